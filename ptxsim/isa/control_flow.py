@@ -1,0 +1,180 @@
+"""Control flow instructions (PTX ISA 9.1, Control Flow Instructions; Miscellaneous)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .protocol import Registers, Step
+from .record import Form, Instruction, Mods, instruction
+
+__all__: list[str] = []
+
+_SECTION = "Control Flow Instructions: "
+
+
+class _Control(Instruction):
+    control = True
+
+
+@instruction("bra", isa=_SECTION + "bra")
+class Bra(_Control):
+    """Branch to a label; lanes with a true guard go, the others go on."""
+
+    forms = (Form("uni?", "@label"),)
+    reads_guard = True
+    needs_defined = True
+
+    def transfer(self, b: Any) -> Any:
+        target = b.label("label")
+        if b.instruction.guard is None:
+            return lambda r, g: g.jump(target)
+        place, negated, after = b.instruction.guard.index, b.instruction.guard_negated, b.next()
+        if negated:
+            return lambda r, g: g.branch(~r[place], target, after)
+        return lambda r, g: g.branch(r[place], target, after)
+
+
+@instruction("brx.idx", isa=_SECTION + "brx.idx", floor="6.0+sm_30")
+class BrxIdx(_Control):
+    """Branch to the label of a list that an index selects; an index past its end is a trap."""
+
+    forms = (Form("uni?", "a.u32, @targets"),)
+    needs_defined = True
+    traps = ("bad-branch-index",)
+
+    def transfer(self, b: Any) -> Any:
+        index = b.source("a")
+        blocks = b.labels("targets")
+        site = b.site
+        count = np.uint32(len(blocks))
+
+        def transfer(r: Registers, g: Any) -> Any:
+            bad = r[index] >= count
+            if g.active is not None:
+                bad = bad & g.active
+            if bad.any():
+                value = int(g.full(r[index])[np.flatnonzero(g.full(bad))[0]])
+                g.finding(
+                    "bad-branch-index",
+                    f"index {value} is past the end of a list of {len(blocks)} targets",
+                    site,
+                    g.full(bad),
+                    fatal=True,
+                )
+            return g.switch(r[index], blocks)
+
+        return transfer
+
+
+@instruction("call", isa=_SECTION + "call")
+class Call(_Control):
+    """Call a function by name or through a register."""
+
+    forms = (Form("uni?", "@call"),)
+    needs_defined = True
+    traps = ("bad-call", "stack-overflow")
+
+    def falls_through(self, m: Mods) -> bool:
+        return True
+
+    def transfer(self, b: Any) -> Any:
+        plan = b.call()
+        site = b.site
+        return lambda r, g: g.call(plan, site)
+
+
+@instruction("ret", isa=_SECTION + "ret")
+class Ret(_Control):
+    """Return from a function; in an entry it ends the thread."""
+
+    forms = (Form("uni?", ""),)
+
+    def transfer(self, b: Any) -> Any:
+        return lambda r, g: g.ret()
+
+
+@instruction("exit", isa=_SECTION + "exit")
+class Exit(_Control):
+    """End the thread."""
+
+    forms = (Form("", ""),)
+
+    def transfer(self, b: Any) -> Any:
+        return lambda r, g: g.exit()
+
+
+class _Fault(_Control):
+    message = ""
+
+    def transfer(self, b: Any) -> Any:
+        site = b.site
+
+        def fault(r: Registers, g: Any) -> Any:
+            g.finding("trap", self.message, site, fatal=True)
+
+        return fault
+
+
+@instruction("trap", isa="Miscellaneous Instructions: trap")
+class Trap(_Fault):
+    """Abort the launch."""
+
+    forms = (Form("", ""),)
+    message = "the kernel executed trap"
+    traps = ("trap",)
+
+
+@instruction("brkpt", isa="Miscellaneous Instructions: brkpt")
+class Brkpt(_Fault):
+    """Suspend for a debugger; without one the launch ends."""
+
+    forms = (Form("", ""),)
+    message = "the kernel executed brkpt and no debugger is there"
+    traps = ("trap",)
+
+
+@instruction("nanosleep", isa="Miscellaneous Instructions: nanosleep", floor="6.3+sm_70")
+class Nanosleep(Instruction):
+    """Suspend the thread for a while: other lanes get their turn."""
+
+    forms = (Form("type:{u32}", "a.type"),)
+
+    def waits(self, m: Mods) -> bool:
+        return True
+
+    def bind(self, b: Any) -> Step:
+        b.source("a")
+        return _nothing
+
+
+@instruction("pmevent", isa="Miscellaneous Instructions: pmevent")
+class Pmevent(Instruction):
+    """Trigger performance monitor events: no effect on values."""
+
+    forms = (Form("mask?", "#a.u32"),)
+
+    def bind(self, b: Any) -> Step:
+        return _nothing
+
+
+@instruction("unsupported", isa="")
+class Unsupported(_Control):
+    """Stands for an instruction that ptxsim does not model; reaching it ends the launch."""
+
+    forms = (Form("", ""),)
+
+    def transfer(self, b: Any) -> Any:
+        site = b.site
+
+        def stop(r: Registers, g: Any) -> Any:
+            g.finding(
+                "unsupported", f"'{site.text}' is not modelled by ptxsim", site, fatal=True
+            )
+
+        return stop
+
+
+def _nothing(r: Registers, g: Any) -> None:
+    """No effect on values."""

@@ -1,0 +1,169 @@
+"""What an instruction may ask for when it is bound, and of the lanes that run it.
+
+The machine implements both protocols; records see nothing else of it.
+
+Values are NumPy arrays of unsigned bit patterns whose last axis is the lane.  An array of length
+1 on that axis holds one value for all lanes.  No array is ever changed after it was handed over:
+a register is written by putting another array in its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .record import Mods
+
+__all__ = ["Array", "Binder", "BoolArray", "Lanes", "Registers", "Site", "Step", "WarpView"]
+
+Array: TypeAlias = NDArray[Any]
+BoolArray: TypeAlias = NDArray[np.bool_]
+#: The register file of a group of lanes: one array a register.
+Registers: TypeAlias = "list[Array]"
+
+
+class Site(Protocol):
+    """The instruction that acts, for messages."""
+
+    @property
+    def text(self) -> str: ...
+    @property
+    def line(self) -> int: ...
+
+
+class WarpView(Protocol):
+    """The lanes of a group arranged as ``[warp, 32]``."""
+
+    #: bool [W, 32]: the lane is here now
+    present: BoolArray
+    #: uint32 [W]: bit mask of the lanes here now
+    present_bits: Array
+    #: uint32 [W]: bit mask of the lanes of the warp that have not exited
+    live_bits: Array
+
+    def spread(self, value: Array) -> Array:
+        """A lane value as [..., W, 32]; places without a lane are unspecified."""
+
+    def collect(self, value: Array) -> Array:
+        """The inverse: [..., W, 32] to lanes."""
+
+
+class Lanes(Protocol):
+    """A group of lanes that stand at the same instruction."""
+
+    #: length of the lane axis; may count lanes that have left (see ``mask``)
+    n: int
+
+    def mask(self, guard: Array | None) -> BoolArray | None:
+        """Which lanes act: None for all; ``guard`` is a predicate value."""
+
+    def full(self, value: Array) -> Array:
+        """The value with its lane axis at full length."""
+
+    def special(self, name: str) -> Array:
+        """A special register."""
+
+    def load(
+        self, space: str, address: Array, size: int, count: int, mask: BoolArray | None, site: Site
+    ) -> list[Array]:
+        """``count`` consecutive elements of ``size`` bytes as bit patterns (16: two uint64 rows).
+
+        Where ``mask`` is false the elements are unspecified.  Misalignment of the whole access,
+        bounds and definedness are checked; ``space`` may be ``generic``.
+        """
+
+    def store(
+        self,
+        space: str,
+        address: Array,
+        size: int,
+        values: Sequence[Array],
+        mask: BoolArray | None,
+        site: Site,
+    ) -> None:
+        """Store consecutive elements of ``size`` bytes; the counterpart of ``load``."""
+
+    def atomic(
+        self,
+        space: str,
+        address: Array,
+        size: int,
+        operation: Callable[..., Array],
+        operands: Sequence[Array],
+        mask: BoolArray | None,
+        site: Site,
+        scan: str = "",
+    ) -> Array:
+        """Apply ``new = operation(old, *operands)`` lane after lane; the value each lane saw.
+
+        ``scan`` names an associative operation (``add``, ``min_u``, ...) for which colliding
+        lanes may be combined; without it they are served in rounds.
+        """
+
+    def warps(self) -> WarpView:
+        """The lanes arranged by warp."""
+
+    def finding(
+        self,
+        class_: str,
+        message: str,
+        site: Site,
+        lanes: BoolArray | None = None,
+        *,
+        help: str | None = None,
+        fatal: bool = False,
+        **values: Any,
+    ) -> None:
+        """Report; ``lanes`` is a mask over the lane axis; ``fatal`` ends the launch (a trap)."""
+
+    def service(self, name: str) -> Any:
+        """A part of the machine by name: ``async_copies``, ``barriers``, ``clock``."""
+
+
+Step: TypeAlias = Callable[[Registers, Any], None]
+
+
+class Binder(Protocol):
+    """Binds one instruction of a program to places in the register file."""
+
+    mods: Mods
+    site: Site
+
+    def source(self, name: str, width: int | None = None) -> int:
+        """The place of a source operand; constants and special registers get places of their own.
+
+        ``width`` asks for a bit pattern of another width (truncated or zero-extended).
+        """
+
+    def sources(self, name: str) -> list[int]:
+        """The places of the elements of a brace group (or of a plain operand)."""
+
+    def destination(self, name: str) -> int:
+        """The place of a destination, or -1 for the sink or an operand that is not there."""
+
+    def destinations(self, name: str) -> list[int]:
+        """The places of a brace group of destinations."""
+
+    def has(self, name: str) -> bool:
+        """Whether an optional operand is there."""
+
+    def constant(self, name: str) -> int:
+        """The value of an operand that is a constant."""
+
+    def guard(self) -> Callable[[Registers], Array | None]:
+        """Reads the guard (negation applied); None for an instruction without one."""
+
+    def pure(self, function: Callable[..., Any]) -> Step:
+        """A step for a function of the sources, in operand order, to the destinations."""
+
+    def address(self, name: str) -> Callable[[Registers, Any], Array]:
+        """Reads the address of an address operand, offset added."""
+
+    def write(self, name: str) -> Callable[[Registers, Array, BoolArray | None], None]:
+        """Writes a plain destination where a mask is true (None: all lanes)."""
+
+    def writes(self, name: str) -> list[Callable[[Registers, Array, BoolArray | None], None]]:
+        """The same for the elements of a brace group."""

@@ -1,0 +1,359 @@
+"""How one instruction is written down: forms, floors, checks and semantics in one class.
+
+A record is a subclass of :class:`Instruction` under the decorator :func:`instruction`.  Its
+``forms`` are written like the syntax lines of the PTX ISA and parsed once::
+
+    Form("rnd?:{rn rz rm rp} ftz? sat? type:{f32}", "=d.type, a.type, b.type", floor="sm_20")
+
+Modifiers, in ISA order:
+
+* ``sync`` a word that must be there, ``ftz?`` one that may be there,
+* ``type:{s32 u32}`` exactly one of a set, ``rnd?:{rn rz}`` at most one,
+* ``f16@4.2+sm_53`` inside a set: this word needs PTX ISA 4.2 and sm_53.
+
+Operands, in PTX order, separated by commas:
+
+* ``a.type`` a source of the type in modifier slot ``type``; ``a.u32`` of a fixed type;
+  ``a.wide`` of the type that the record's method ``wide(m)`` names,
+* ``=d.type`` a destination, ``+d.type`` one that is also read,
+* ``d.type*num`` a brace group of as many registers as slot ``num`` says (``x4``, ``v2``, empty for
+  a plain operand), as a number or as the record's method says,
+* ``=d.type|p`` a destination with an optional second, predicate destination,
+* ``^a.type`` a register wider than the type is legal (ld, st, cvt),
+* ``~d.type`` the sink ``_`` is legal, ``#n.u32`` only a constant is legal,
+* ``!p.pred`` a predicate that may be negated,
+* ``[a]`` an address, ``@target`` left to the record (labels, functions, lists),
+* a trailing ``?`` makes an operand optional.
+
+The syntax lines are those of the PTX ISA; the sections are named on each record.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+from ..errors import InternalError
+from ..targets import ANY, Floor
+from ..types import SCALAR_TYPES, ScalarType
+
+if TYPE_CHECKING:
+    from .protocol import Binder, Step
+
+__all__ = [
+    "Form",
+    "FormMismatch",
+    "Instruction",
+    "Mods",
+    "OperandSpec",
+    "Pure",
+    "Registry",
+    "Slot",
+    "instruction",
+    "registry",
+]
+
+
+class Mods(Mapping[str, str]):
+    """The modifiers of one instruction by slot name; an absent one is the empty string.
+
+    >>> Mods({"type": "s32", "sat": ""}).type
+    's32'
+    """
+
+    __slots__ = ("_values",)
+
+    def __init__(self, values: Mapping[str, str]) -> None:
+        self._values = dict(values)
+
+    def __getitem__(self, name: str) -> str:
+        return self._values[name]
+
+    def __getattr__(self, name: str) -> str:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return self._values.get(name, "")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        return f"Mods({self._values})"
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One place for a modifier: its legal words, and the floors of words that have one."""
+
+    name: str
+    domain: tuple[str, ...]
+    optional: bool
+    floors: Mapping[str, Floor] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class OperandSpec:
+    """One operand of a form; see the module's text for the notation."""
+
+    name: str
+    kind: str  # "value", "address", "raw"
+    type: str = ""
+    written: bool = False
+    read: bool = True
+    count: str = ""
+    pair: bool = False
+    relaxed: bool = False
+    sink: bool = False
+    constant: bool = False
+    negatable: bool = False
+    optional: bool = False
+
+
+_SLOT = re.compile(r"\s*(?P<name>[\w:]+)(?P<opt>\?)?(?P<set>:\{(?P<words>[^}]*)\})?")
+_OPERAND = re.compile(
+    r"(?P<flags>[=+^~#!]*)(?P<name>\w+)\.(?P<type>\w+)(\*(?P<count>\w+))?(?P<pair>\|p)?(?P<opt>\?)?$"
+)
+
+
+def _parse_slots(text: str) -> tuple[Slot, ...]:
+    slots = []
+    at = 0
+    text = text.strip()
+    while at < len(text):
+        found = _SLOT.match(text, at)
+        assert found, f"bad form {text!r} at {at}"
+        at = found.end()
+        words = found["words"].split() if found["set"] else [found["name"]]
+        floors = {}
+        domain = []
+        for word in words:
+            word, _, floor = word.partition("@")
+            domain.append(word)
+            if floor:
+                floors[word] = Floor.parse(floor)
+        name = found["name"].replace("::", "__")
+        slots.append(Slot(name, tuple(domain), bool(found["opt"]), floors))
+    return tuple(slots)
+
+
+def _parse_operand(text: str) -> OperandSpec:
+    text = text.strip()
+    optional = text.endswith("?")
+    if text.startswith("["):
+        return OperandSpec(text.rstrip("?")[1:-1], "address", optional=optional)
+    if text.startswith("@"):
+        return OperandSpec(text.rstrip("?")[1:], "raw", optional=optional)
+    found = _OPERAND.match(text)
+    assert found, f"bad operand {text!r}"
+    flags = found["flags"]
+    return OperandSpec(
+        found["name"],
+        "value",
+        found["type"],
+        written="=" in flags or "+" in flags,
+        read="=" not in flags,
+        count=found["count"] or "",
+        pair=bool(found["pair"]),
+        relaxed="^" in flags,
+        sink="~" in flags,
+        constant="#" in flags,
+        negatable="!" in flags,
+        optional=optional,
+    )
+
+
+class FormMismatch(Exception):
+    """Why a modifier list does not fit a form; ``score`` is how far it got."""
+
+    def __init__(self, message: str, score: int, word: str | None = None) -> None:
+        super().__init__(message)
+        self.score = score
+        self.word = word
+
+
+class Form:
+    """One syntax line of the ISA.
+
+    ``floor`` is the lowest PTX ISA version and target (``"7.0+sm_80"``).  ``unsupported`` marks a
+    form that is legal PTX and that ptxsim does not execute; it holds the reason.
+    """
+
+    def __init__(
+        self, modifiers: str, operands: str, *, floor: str = "", unsupported: str = ""
+    ) -> None:
+        self.modifiers = modifiers
+        self.slots = _parse_slots(modifiers)
+        parts = [p for p in operands.split(",") if p.strip()]
+        self.operands = tuple(_parse_operand(p) for p in parts)
+        self.floor = Floor.parse(floor) if floor else ANY
+        self.unsupported = unsupported
+
+    def __repr__(self) -> str:
+        return f"Form({self.modifiers!r})"
+
+    def match(self, words: tuple[str, ...]) -> Mods:
+        """Assign modifier words to slots, or raise :class:`FormMismatch`.
+
+        ptxas takes most modifiers in any order (only type words keep theirs), and so do we: a
+        word goes to the first free slot that knows it.
+        """
+        taken: dict[str, str] = {}
+        for score, word in enumerate(words):
+            for slot in self.slots:
+                if slot.name not in taken and word in slot.domain:
+                    taken[slot.name] = word
+                    break
+            else:
+                known = any(word in s.domain for s in self.slots)
+                why = "appears too often or in the wrong place" if known else "is not legal here"
+                raise FormMismatch(f"modifier .{word} {why}", score, word)
+        for slot in self.slots:
+            if slot.name not in taken:
+                if not slot.optional:
+                    wanted = " ".join("." + w for w in slot.domain)
+                    raise FormMismatch(f"a modifier is missing: one of {wanted}", len(words))
+                taken[slot.name] = ""
+        return Mods(taken)
+
+    def floors(self, m: Mods) -> Iterator[tuple[str, Floor]]:
+        """The floors that these modifiers bring, each with the word that brings it."""
+        if self.floor is not ANY:
+            yield "", self.floor
+        for slot in self.slots:
+            word = m[slot.name]
+            if word in slot.floors:
+                yield word, slot.floors[word]
+
+
+class Instruction:
+    """Base of all records: what resolve, compile and the coverage page need to know."""
+
+    name: ClassVar[str]
+    isa: ClassVar[str]
+    floor: ClassVar[Floor] = ANY
+    forms: ClassVar[tuple[Form, ...]] = ()
+    #: The result of an approximate instruction is within the documented error, not exact.
+    approximate: ClassVar[bool] = False
+    #: Starts a basic block of its own because lanes may have to wait for others here.
+    collective: ClassVar[bool] = False
+    #: Ends a basic block: the record's ``transfer`` decides where lanes go.
+    control: ClassVar[bool] = False
+    #: A control instruction whose transfer looks at the guard itself (``bra``).
+    reads_guard: ClassVar[bool] = False
+    #: Reading an undefined register here is a finding (addresses, stored values, branches).
+    needs_defined: ClassVar[bool] = False
+    #: Findings and traps beyond those of memory operands, by class.
+    traps: ClassVar[tuple[str, ...]] = ()
+
+    def check(self, m: Mods) -> str | None:
+        """A reason why this combination of modifiers is illegal, or None."""
+        return None
+
+    def type_of(self, spec_type: str, m: Mods) -> ScalarType:
+        """The type that an operand's type word stands for under these modifiers."""
+        if spec_type in m and m[spec_type]:
+            return SCALAR_TYPES[m[spec_type]]
+        if spec_type in SCALAR_TYPES:
+            return SCALAR_TYPES[spec_type]
+        return SCALAR_TYPES[getattr(self, spec_type)(m)]
+
+    def count_of(self, spec_count: str, m: Mods) -> int:
+        """How many registers a brace group has; 0 for a plain operand."""
+        if spec_count == "":
+            return 0
+        if spec_count.isdigit():
+            return int(spec_count)
+        if spec_count in m:
+            word = m[spec_count]
+            return int(word[1:]) if word else 0
+        return int(getattr(self, spec_count)(m))
+
+    def waits(self, m: Mods) -> bool:
+        """Whether it reads what other threads may write, so that a loop around it can be a wait."""
+        return False
+
+    def falls_through(self, m: Mods) -> bool:
+        """For control instructions: whether lanes may go on behind it when the guard is true."""
+        return False
+
+    def bind(self, b: Binder) -> Step:
+        """The step that executes one bound instruction."""
+        raise InternalError(f"{self.name} has no semantics of this kind")
+
+    def gate(self, b: Binder) -> Any:
+        """For collectives: a function of registers and lanes that says which lanes can go now.
+
+        It returns None for all, or a mask over the lane axis; the others wait for more lanes.
+        """
+        raise InternalError(f"{self.name} has no semantics of this kind")
+
+    def transfer(self, b: Any) -> Any:
+        """For control instructions: the function of registers and lanes that moves them on."""
+        raise InternalError(f"{self.name} has no semantics of this kind")
+
+
+class Pure(Instruction):
+    """An instruction whose results depend on its sources alone, lane by lane.
+
+    ``evaluate(m)`` returns a function from the source values, in operand order, to the result (a
+    tuple for several destinations).  Values are arrays of unsigned bit patterns of the operand's
+    width with lanes last; a value that all lanes share has length 1.
+    """
+
+    @abstractmethod
+    def evaluate(self, m: Mods) -> Callable[..., Any]:
+        """The function of the source values for these modifiers."""
+
+    def bind(self, b: Binder) -> Step:
+        return b.pure(self.evaluate(b.mods))
+
+
+class Registry:
+    """All records by mnemonic; a mnemonic may have several (one per chapter of the ISA)."""
+
+    def __init__(self) -> None:
+        self._records: dict[str, list[Instruction]] = {}
+
+    def add(self, record: Instruction) -> None:
+        self._records.setdefault(record.name, []).append(record)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._records
+
+    def __getitem__(self, name: str) -> list[Instruction]:
+        return self._records[name]
+
+    def names(self) -> list[str]:
+        return sorted(self._records)
+
+    def records(self) -> Iterator[Instruction]:
+        for name in self.names():
+            yield from self._records[name]
+
+
+registry = Registry()
+
+_R = TypeVar("_R", bound=type[Instruction])
+
+
+def instruction(name: str, *, isa: str, floor: str = "") -> Callable[[_R], _R]:
+    """Register a record under ``name``, the mnemonic with its fixed parts (``cp.async``).
+
+    ``isa`` is the title of its section in the PTX ISA, ``floor`` what every form needs.
+    """
+
+    def add(cls: _R) -> _R:
+        cls.name = name
+        cls.isa = isa
+        if floor:
+            cls.floor = Floor.parse(floor)
+        registry.add(cls())
+        return cls
+
+    return add

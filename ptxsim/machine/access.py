@@ -1,0 +1,354 @@
+"""Loads and stores of a group of lanes in every state space, with their checks.
+
+An access is checked as a whole before anything is read or written: alignment to the size of all
+its elements together, then bounds, then (for loads) definedness.  The common case, all lanes in
+one allocation, costs a minimum, a maximum and an or-reduction over the addresses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..isa.protocol import Array, BoolArray, Site
+from .windows import LOCAL_SIZE, LOCAL_WINDOW, SHARED_SIZE, SHARED_WINDOW
+
+if TYPE_CHECKING:
+    from .group import Group
+    from .wave import Wave
+
+__all__ = ["Access", "Place", "load", "place", "store"]
+
+_SHIFT = {1: 0, 2: 1, 4: 2, 8: 3}
+_IN_ARENA = frozenset(("global", "const", "param"))
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What is accessed: ``count`` elements of ``size`` bytes by the instruction ``site``."""
+
+    space: str
+    size: int
+    count: int
+    site: Site
+
+    @property
+    def total(self) -> int:
+        return self.size * self.count
+
+
+@dataclass(slots=True)
+class Place:
+    """Checked addresses: byte offsets into one of the wave's arrays.
+
+    ``at`` is int64, one per acting lane or a single one for all; ``lanes`` are the positions of
+    the acting lanes on the group's axis, None for all.
+    """
+
+    space: str
+    at: Array
+    lanes: Array | None
+
+
+def load(group: Group, access: Access, address: Array, mask: BoolArray | None) -> list[Array]:
+    """The elements as bit patterns; where ``mask`` is false they are zero."""
+    size = access.size
+    out: list[list[Array]] = []
+    for p in places(group, access, address, mask):
+        views, shadows = _arrays(group.wave, p.space)
+        if shadows is not None:
+            _check_defined(group, access, p, shadows)
+        word = min(size, 8)
+        index = p.at >> _SHIFT[word]
+        view = views[word]
+        words = [view.take(index + k) if k else view.take(index) for k in range(access.total // word)]
+        values = [np.stack(words[k : k + 2]) for k in range(0, len(words), 2)] if size == 16 else words
+        if p.lanes is None:
+            return values
+        if not out:
+            shape = (2, group.n) if size == 16 else (group.n,)
+            out = [np.zeros(shape, v.dtype) for v in values]  # type: ignore[misc]
+        for whole, part in zip(out, values, strict=True):
+            whole[..., p.lanes] = part  # type: ignore[call-overload]
+    if not out:
+        shape = (2, 1) if size == 16 else (1,)
+        dtype = np.dtype(f"u{min(size, 8)}")
+        return [np.zeros(shape, dtype) for _ in range(access.count)]
+    return out  # type: ignore[return-value]
+
+
+def store(
+    group: Group,
+    access: Access,
+    address: Array,
+    values: Sequence[Array],
+    mask: BoolArray | None,
+) -> None:
+    """Store where ``mask`` is true; of lanes that collide the last in lane order wins."""
+    wave = group.wave
+    size = access.size
+    word = min(size, 8)
+    for p in places(group, access, address, mask, write=True):
+        wave.memory.version += 1
+        views, shadows = _arrays(wave, p.space)
+        index = p.at >> _SHIFT[word]
+        words = [v[k] for v in values for k in (0, 1)] if size == 16 else list(values)
+        view = views[word]
+        for k, value in enumerate(words):
+            at = index + k if k else index
+            value = _acting(value, p, group)
+            if len(at) == 1:
+                view[at[0]] = value[-1]
+            elif wave.reversed:
+                view[at[::-1]] = value[::-1] if len(value) > 1 else value
+            else:
+                view[at] = value
+            if shadows is not None:
+                shadows[word][at] = ~shadows[word].dtype.type(0)
+
+
+def _acting(value: Array, p: Place, group: Group) -> Array:
+    if p.lanes is None or value.shape[-1] == 1:
+        return value
+    return value[p.lanes]
+
+
+def _arrays(wave: Wave, space: str) -> tuple[dict[int, Array], dict[int, Array] | None]:
+    if space == "shared":
+        return wave.shared_views, None
+    if space == "local":
+        return wave.local_views, None
+    return wave.memory.views, wave.memory.shadow_views if space == "undefined" else None
+
+
+def _check_defined(group: Group, access: Access, p: Place, shadows: dict[int, Array]) -> None:
+    word = min(access.size, 8)
+    index = p.at >> _SHIFT[word]
+    whole = ~shadows[word].dtype.type(0)
+    bad = np.zeros(len(index), bool)
+    for k in range(access.total // word):
+        bad |= shadows[word].take(index + k) != whole
+    if not bad.any():
+        return
+    first = int(np.flatnonzero(bad)[0])
+    at = int(p.at[first])
+    byte = int(np.flatnonzero(group.wave.memory.shadow[at : at + access.total] == 0)[0]) + at
+    allocation = group.wave.memory.find(byte)
+    name = allocation.name if allocation else "?"
+    offset = byte - (allocation.start if allocation else 0)
+    group.finding(
+        "uninit-global",
+        f"reads byte {offset} of '{name}', which was never written",
+        access.site,
+        _spread(bad, p, group),
+        help="initialise the buffer, or write it before it is read",
+        address=group.wave.memory.base + byte,
+        space="global",
+    )
+
+
+def _spread(flags: BoolArray, p: Place, group: Group) -> BoolArray:
+    """Flags per acting lane as a mask over the group's axis."""
+    out = np.zeros(group.n, bool)
+    if p.lanes is None:
+        out[:] = flags
+    elif len(flags) == 1:
+        out[p.lanes] = flags[0]
+    else:
+        out[p.lanes] = flags
+    return out
+
+
+def places(
+    group: Group, access: Access, address: Array, mask: BoolArray | None, write: bool = False
+) -> list[Place]:
+    """The checked places that the lanes of ``mask`` access, one entry per memory touched."""
+    lanes: Array | None = None
+    if mask is not None:
+        lanes = np.flatnonzero(mask)
+        if not len(lanes):
+            return []
+        if address.shape[0] != 1:
+            address = address[lanes]
+    if address.dtype != np.uint64:
+        address = address.astype(np.uint64)
+    space = access.space
+    if space == "generic":
+        return _generic(group, access, address, lanes, write)
+    return [place(group, access, space, address, lanes, write)]
+
+
+def _generic(
+    group: Group, access: Access, address: Array, lanes: Array | None, write: bool
+) -> list[Place]:
+    low, high = int(address.min()), int(address.max())
+    whole = _window(low)
+    if whole == _window(high):
+        base = {"global": 0, "shared": SHARED_WINDOW, "local": LOCAL_WINDOW}[whole]
+        moved = address - np.uint64(base) if base else address
+        return [place(group, access, whole, moved, lanes, write)]
+    out = []
+    positions = np.arange(group.n) if lanes is None else lanes
+    address = np.broadcast_to(address, positions.shape)
+    in_shared = (address >= SHARED_WINDOW) & (address < SHARED_WINDOW + SHARED_SIZE)
+    in_local = (address >= LOCAL_WINDOW) & (address < LOCAL_WINDOW + LOCAL_SIZE)
+    for space, chosen, base in (
+        ("global", ~in_shared & ~in_local, 0),
+        ("shared", in_shared, SHARED_WINDOW),
+        ("local", in_local, LOCAL_WINDOW),
+    ):
+        if chosen.any():
+            moved = address[chosen] - np.uint64(base)
+            out.append(place(group, access, space, moved, positions[chosen], write))
+    return out
+
+
+def _window(address: int) -> str:
+    if SHARED_WINDOW <= address < SHARED_WINDOW + SHARED_SIZE:
+        return "shared"
+    if LOCAL_WINDOW <= address < LOCAL_WINDOW + LOCAL_SIZE:
+        return "local"
+    return "global"
+
+
+def place(
+    group: Group, access: Access, space: str, address: Array, lanes: Array | None, write: bool
+) -> Place:
+    """Check uint64 addresses of one space and turn them into array offsets."""
+    total = access.total
+    if total > 1:
+        low_bits = int(address[0]) if len(address) == 1 else int(np.bitwise_or.reduce(address))
+        if low_bits & (total - 1):
+            _misaligned(group, access, space, address, lanes)
+    if space == "shared":
+        return _shared(group, access, address, lanes)
+    if space == "local":
+        return _local(group, access, address, lanes)
+    memory = group.wave.memory
+    offset = address - np.uint64(memory.base)
+    low = int(offset[0]) if len(offset) == 1 else int(offset.min())
+    high = low if len(offset) == 1 else int(offset.max())
+    allocation = memory.find(low)
+    if allocation is None or high + total > allocation.end:
+        bad = memory.outside(offset, total)
+        if bad.any():
+            _out_of_bounds(group, access, "global", address, bad, lanes)
+        undefined = any(a.maybe_undefined for a in memory.allocations())
+        readonly = write and any(
+            a.readonly and a.start <= high and low < a.end for a in memory.allocations()
+        )
+        if readonly:
+            _check_readonly(group, access, offset, address, lanes)
+    else:
+        undefined = allocation.maybe_undefined
+        if write and allocation.readonly:
+            _check_readonly(group, access, offset, address, lanes)
+    return Place("undefined" if undefined else "global", offset.view(np.int64), lanes)
+
+
+def _shared(group: Group, access: Access, address: Array, lanes: Array | None) -> Place:
+    size = group.wave.shared_size
+    high = int(address[0]) if len(address) == 1 else int(address.max())
+    if high + access.total > size:
+        bad = address + np.uint64(access.total) > np.uint64(size)
+        _out_of_bounds(group, access, "shared", address, bad, lanes)
+    base = group.shared_base
+    if len(base) > 1 and lanes is not None:
+        base = base[lanes]
+    at = address.view(np.int64)
+    if len(base) == 1 and base[0] == 0:
+        return Place("shared", at, lanes)
+    return Place("shared", at + base, lanes)
+
+
+def _local(group: Group, access: Access, address: Array, lanes: Array | None) -> Place:
+    size = group.stack + group.routine.frame_size
+    high = int(address[0]) if len(address) == 1 else int(address.max())
+    if high + access.total > size:
+        bad = address + np.uint64(access.total) > np.uint64(size)
+        _out_of_bounds(group, access, "local", address, bad, lanes)
+    base = group.local_base
+    if lanes is not None:
+        base = base[lanes]
+    return Place("local", address.view(np.int64) + base, lanes)
+
+
+# --- faults -----------------------------------------------------------------------------------------
+
+
+def _flags(group: Group, bad: Array, lanes: Array | None) -> BoolArray:
+    out = np.zeros(group.n, bool)
+    if lanes is None:
+        out[:] = bad
+    else:
+        out[lanes] = bad
+    if group.active is not None:
+        out &= group.active
+    return out
+
+
+def _misaligned(
+    group: Group, access: Access, space: str, address: Array, lanes: Array | None
+) -> None:
+    bad = (address & np.uint64(access.total - 1)) != 0
+    first = int(address[np.flatnonzero(bad)[0]])
+    what = f"{access.total}-byte access"
+    if access.count > 1:
+        what = f"{access.count} x {access.size}-byte access"
+    group.finding(
+        f"misaligned-{space}",
+        f"{what} at {space} address {first:#x}, which is not a multiple of {access.total}"
+        f" (off by {first % access.total})",
+        access.site,
+        _flags(group, bad, lanes),
+        help=f"the address must be a multiple of the whole access size, {access.total} bytes",
+        fatal=True,
+        address=first,
+        space=space,
+    )
+
+
+def _out_of_bounds(
+    group: Group, access: Access, space: str, address: Array, bad: Array, lanes: Array | None
+) -> None:
+    first = int(address[np.flatnonzero(bad)[0]])
+    if space == "global":
+        where = group.wave.memory.describe(first, access.total)
+    else:
+        size = group.wave.shared_size if space == "shared" else group.stack + group.routine.frame_size
+        past = first - size
+        where = f"{past} bytes past the end" if past >= 0 else f"the last {past + access.total} bytes past"
+        where += f" of the {size} bytes of {space} memory"
+    group.finding(
+        f"oob-{space}",
+        f"{access.total}-byte access at {space} address {first:#x}: {where}",
+        access.site,
+        _flags(group, bad, lanes),
+        help="check the index against the extent before the access",
+        fatal=True,
+        address=first,
+        space=space,
+    )
+
+
+def _check_readonly(
+    group: Group, access: Access, offset: Array, address: Array, lanes: Array | None
+) -> None:
+    for a in group.wave.memory.allocations():
+        if not a.readonly:
+            continue
+        bad = (offset >= np.uint64(a.start)) & (offset < np.uint64(a.end))
+        if bad.any():
+            first = int(address[np.flatnonzero(bad)[0]])
+            group.finding(
+                "write-to-readonly",
+                f"writes to '{a.name}', which is read-only",
+                access.site,
+                _flags(group, bad, lanes),
+                fatal=True,
+                address=first,
+                space="global",
+            )

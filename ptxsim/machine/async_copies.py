@@ -1,0 +1,104 @@
+"""Asynchronous copies of cp.async: queued at issue, landed when they are waited for.
+
+Copies may land at any time between issue and the wait that completes their group; landing late
+(the default) and landing at once are the two ends (PTX ISA 9.1, Data Movement and Conversion:
+Asynchronous copy).  Groups are numbered per thread in commit order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..isa.protocol import Array
+
+__all__ = ["AsyncCopies"]
+
+
+@dataclass(slots=True)
+class _Batch:
+    """One cp.async of many lanes: per lane its group number, or -1 when it has landed."""
+
+    lanes: Array
+    group: Array
+    target: Array
+    source: Array
+    size: int
+    copied: Array
+
+
+class AsyncCopies:
+    """The copies in flight of one wave."""
+
+    def __init__(self, early: bool = False) -> None:
+        self.early = early
+        self._batches: list[_Batch] = []
+        self._committed: Array | None = None
+
+    def _counts(self, wave: Any) -> Array:
+        if self._committed is None:
+            self._committed = np.zeros(wave.size, np.int64)
+        return self._committed
+
+    def issue(
+        self, wave: Any, lanes: Array, target: Array, source: Array, size: int, copied: Array
+    ) -> None:
+        """Queue copies: checked byte offsets of shared target and arena source.
+
+        ``copied`` is how many of the ``size`` bytes are read; the rest is zero.
+        """
+        groups = self._counts(wave)[lanes]
+        batch = _Batch(lanes, groups, target, source, size, copied)
+        if self.early:
+            self._land(wave, batch, np.ones(len(lanes), bool))
+        else:
+            self._batches.append(batch)
+
+    def commit(self, wave: Any, lanes: Array) -> None:
+        """Close the current group of these lanes."""
+        self._counts(wave)[lanes] += 1
+
+    def wait(self, wave: Any, lanes: Array, pending: int) -> None:
+        """Land all but the ``pending`` newest committed groups of these lanes."""
+        if not self._batches:
+            return
+        waiting = np.full(wave.size, -1, np.int64)
+        waiting[lanes] = self._counts(wave)[lanes] - pending
+        self._land_where(wave, waiting)
+
+    def wait_all(self, wave: Any, lanes: Array) -> None:
+        """Land every copy of these lanes, committed or not."""
+        if not self._batches:
+            return
+        waiting = np.full(wave.size, -1, np.int64)
+        waiting[lanes] = np.iinfo(np.int64).max
+        self._land_where(wave, waiting)
+
+    def _land_where(self, wave: Any, limit: Array) -> None:
+        """Land the copies whose group number is below the limit of their lane."""
+        kept = []
+        for batch in self._batches:
+            now = (batch.group >= 0) & (batch.group < limit[batch.lanes])
+            if now.any():
+                self._land(wave, batch, now)
+                batch.group = np.where(now, -1, batch.group)
+            if (batch.group >= 0).any():
+                kept.append(batch)
+        self._batches = kept
+
+    def _land(self, wave: Any, batch: _Batch, now: Array) -> None:
+        target, source = batch.target[now], batch.source[now]
+        copied = batch.copied[now]
+        memory = wave.memory
+        memory.version += 1
+        for k in range(batch.size):
+            reads = copied > k
+            value = np.zeros(len(target), np.uint8)
+            value[reads] = memory.bytes[source[reads] + k]
+            wave.shared[target + k] = value
+
+    def in_flight(self) -> int:
+        """How many lane copies have not landed."""
+        return int(sum((b.group >= 0).sum() for b in self._batches))

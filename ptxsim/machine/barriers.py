@@ -1,0 +1,192 @@
+"""CTA barriers 0 to 15 (PTX ISA 9.1, bar, barrier).
+
+A warp counts when all its lanes that have not exited have arrived; it counts 32 threads.  A
+barrier without a thread count opens when every live lane of the CTA has arrived.  Exited threads
+are not waited for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..isa.protocol import Array, BoolArray, Site
+from ..program import Block
+from .group import Group
+
+if TYPE_CHECKING:
+    from .scheduler import Scheduler
+
+__all__ = ["Arrival", "Barriers"]
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """One barrier instruction as executed by a group.
+
+    ``count`` is the number of threads, None for all of the CTA.  ``reduce`` names popc, and, or
+    for ``bar.red``, ``predicate`` is its source, and ``write`` stores the result.
+    """
+
+    barrier: int
+    count: int | None
+    waits: bool
+    after: Block
+    site: Site
+    reduce: str = ""
+    predicate: Array | None = None
+    write: Callable[[Group, Array], None] | None = None
+
+
+@dataclass
+class _State:
+    here: BoolArray
+    predicate: BoolArray
+    expected: Array
+    parked: list[tuple[Group, Arrival]] = field(default_factory=list)
+    site: Site | None = None
+
+
+class Barriers:
+    """All barriers of a wave."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self.scheduler = scheduler
+        self.wave = scheduler.wave
+        self._states: dict[int, _State] = {}
+
+    @property
+    def waiting(self) -> bool:
+        """Whether any lane waits at a barrier."""
+        return any(s.parked for s in self._states.values())
+
+    def parked(self) -> list[tuple[Group, Arrival]]:
+        """All waiting groups."""
+        return [p for s in self._states.values() for p in s.parked]
+
+    def arrive(self, group: Group, a: Arrival) -> Group | None:
+        """The group executes a barrier; returns it if all its lanes may go on."""
+        wave = self.wave
+        if not 0 <= a.barrier < 16:
+            group.finding(
+                "barrier-args", f"barrier {a.barrier} does not exist (0 to 15)", a.site, fatal=True
+            )
+        if a.count is not None and (a.count % 32 or a.count <= 0):
+            group.finding(
+                "barrier-args",
+                f"the thread count {a.count} is not a positive multiple of the warp size, 32",
+                a.site,
+                fatal=True,
+            )
+        state = self._states.get(a.barrier)
+        alone = group.n == int(wave.live_count.sum()) and (state is None or not state.here.any())
+        if alone and (a.count is None or a.count == wave.lanes_per_cta) and a.waits:
+            if a.reduce and a.write and a.predicate is not None:
+                flags = np.zeros(wave.size, bool)
+                flags[group.lanes] = a.predicate
+                a.write(group, self._reduced(a.reduce, flags, wave.alive)[group.cta])
+            return self.scheduler.jump(group, a.after)
+        if state is None:
+            state = self._states[a.barrier] = _State(
+                np.zeros(wave.size, bool), np.zeros(wave.size, bool),
+                np.zeros(len(wave.ctas), np.int64),
+            )  # fmt: skip
+        self._join(state, group, a)
+        if a.waits:
+            state.parked.append((group, a))
+            self._open(state)
+            return None
+        self._open(state)
+        return self.scheduler.jump(group, a.after)
+
+    def lanes_left(self) -> None:
+        """Lanes have exited: barriers may open that waited only for them."""
+        for state in self._states.values():
+            if state.parked:
+                self._open(state)
+
+    # --- state ----------------------------------------------------------------------------------
+
+    def _join(self, state: _State, group: Group, a: Arrival) -> None:
+        again = state.here[group.lanes]
+        if again.any():
+            group.finding(
+                "barrier-args",
+                f"arrives at barrier {a.barrier} a second time before it has opened",
+                a.site,
+                again,
+                fatal=True,
+            )
+        ctas = np.unique(group.cta)
+        expected = -1 if a.count is None else a.count
+        other = state.expected[ctas]
+        if ((other != 0) & (other != expected)).any():
+            line = state.site.line if state.site else 0
+            group.finding(
+                "barrier-args",
+                f"barrier {a.barrier} is used with another thread count at line {line}",
+                a.site,
+                other_line=line,
+                fatal=True,
+            )
+        state.expected[ctas] = expected
+        state.site = a.site
+        state.here[group.lanes] = True
+        if a.predicate is not None:
+            state.predicate[group.lanes] = a.predicate
+
+    def _open(self, state: _State) -> None:
+        wave = self.wave
+        per_cta = (len(wave.ctas), wave.lanes_per_cta)
+        here = state.here.reshape(per_cta)
+        missing = wave.alive.reshape(per_cta) & ~here
+        warps_missing = missing.reshape(len(wave.ctas), -1, 32).any(axis=2)
+        warps_here = here.reshape(len(wave.ctas), -1, 32).any(axis=2) & ~warps_missing
+        threads = 32 * warps_here.sum(axis=1)
+        begun = state.expected != 0
+        complete = begun & (
+            np.where(state.expected > 0, threads >= state.expected, ~missing.any(axis=1))
+            | ~missing.any(axis=1) & here.any(axis=1) & (state.expected < 0)
+        )
+        if not complete.any():
+            return
+        results: dict[str, Array] = {}
+        parked, state.parked = state.parked, []
+        freed: list[tuple[Group, Arrival]] = []
+        for group, a in parked:
+            go = complete[group.cta]
+            if go.all():
+                freed.append((group, a))
+            elif go.any():
+                live = a.after.live
+                freed.append((group.subset(np.flatnonzero(go), live), a))
+                state.parked.append((group.subset(np.flatnonzero(~go), live), a))
+            else:
+                state.parked.append((group, a))
+        for group, a in freed:
+            if a.reduce and a.write:
+                if a.reduce not in results:
+                    results[a.reduce] = self._reduced(a.reduce, state.predicate, state.here)
+                a.write(group, results[a.reduce][group.cta])
+        here[complete] = False
+        state.predicate.reshape(per_cta)[complete] = False
+        state.expected[complete] = 0
+        for group, a in freed:
+            rest = self.scheduler.jump(group, a.after)
+            if rest is not None:
+                self.scheduler.push(rest)
+
+    def _reduced(self, operation: str, flags: BoolArray, here: BoolArray) -> Array:
+        """The result per CTA: uint32 for popc, bool for and, or."""
+        shape = (len(self.wave.ctas), -1)
+        flags, here = flags.reshape(shape), here.reshape(shape)
+        if operation == "popc":
+            return (flags & here).sum(axis=1).astype(np.uint32)
+        if operation == "and":
+            result: Array = (flags | ~here).all(axis=1)
+            return result
+        result = (flags & here).any(axis=1)
+        return result

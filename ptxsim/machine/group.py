@@ -1,0 +1,314 @@
+"""A group of lanes that stand at the same place, with their registers.
+
+A group owns its register file: a list of arrays, each as long as the group's lane axis or of
+length 1 when all lanes hold the same value.  No lane of the wave is in two groups.  Lanes that
+leave a group by a branch take copies of the registers that are live where they go; the group may
+keep their places on the lane axis (``active`` is then false there) until enough have left that
+moving the rest together is cheaper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..isa.protocol import Array, BoolArray, Registers, Site
+from . import access, calls
+from .access import Access
+
+if TYPE_CHECKING:
+    from ..program import Block, CallPlan, Routine
+    from .wave import Wave
+
+__all__ = ["Frame", "Group", "WarpArrangement", "take_registers"]
+
+
+class Frame:
+    """A caller that waits for its callee: where to return to, and its registers by position."""
+
+    __slots__ = ("chain", "depth", "parent", "parent_position", "plan", "r", "routine", "stack")
+
+    def __init__(
+        self,
+        routine: Routine,
+        plan: CallPlan,
+        r: Registers,
+        parent: Frame | None,
+        parent_position: Array | None,
+        chain: int,
+        stack: int,
+    ) -> None:
+        self.routine = routine
+        self.plan = plan
+        self.r = r
+        self.parent = parent
+        #: index of each of this frame's lanes in the parent's arrays; None: the same places
+        self.parent_position = parent_position
+        #: identifies the chain of return places; frames of one chain can be merged
+        self.chain = chain
+        self.depth: int = 1 if parent is None else parent.depth + 1
+        #: the local-memory offset of the caller's frame
+        self.stack = stack
+
+
+def take_registers(r: Registers, at: Array, live: Sequence[int]) -> Registers:
+    """The register file of the lanes at positions ``at``; only live places are carried over."""
+    new = list(r)
+    for slot in live:
+        value = r[slot]
+        if value.shape[-1] != 1:
+            new[slot] = value.take(at, axis=-1)
+    return new
+
+
+class Group:
+    """Implements :class:`ptxsim.isa.protocol.Lanes`."""
+
+    def __init__(
+        self,
+        wave: Wave,
+        routine: Routine,
+        block: Block,
+        r: Registers,
+        lanes: Array,
+        partition: int = 0,
+    ) -> None:
+        self.wave = wave
+        self.routine = routine
+        self.block = block
+        self.r = r
+        self.lanes = lanes
+        self.n = len(lanes)
+        self.active: BoolArray | None = None
+        self.n_active = self.n
+        self.frame: Frame | None = None
+        self.position: Array | None = None
+        self.stack = 0
+        self.partition = partition
+        self.turns = 0
+        self.seen: tuple[Any, ...] | None = None
+
+    # --- lanes ----------------------------------------------------------------------------------
+
+    def mask(self, guard: Array | None) -> BoolArray | None:
+        if guard is None:
+            return self.active
+        if guard.shape[0] == 1:
+            if guard[0]:
+                return self.active
+            return np.zeros(self.n, bool)
+        if self.active is None:
+            return None if guard.all() else guard
+        return guard & self.active
+
+    def full(self, value: Array) -> Array:
+        if value.shape[-1] == self.n:
+            return value
+        return np.broadcast_to(value, (*value.shape[:-1], self.n))
+
+    def special(self, name: str) -> Array:
+        value = self.wave.special(name, self)
+        if value.shape[0] == 1 or self.lanes is self.wave.all_lanes:
+            return value
+        return value[self.lanes]
+
+    def forget(self) -> None:
+        """Drop what was derived from ``lanes``."""
+        for name in ("cta", "single_cta", "shared_base", "local_base", "_warps"):
+            self.__dict__.pop(name, None)
+
+    @cached_property
+    def cta(self) -> Array:
+        """The CTA of each lane, counted within the wave."""
+        return self.wave.cta_of(self.lanes)
+
+    @cached_property
+    def single_cta(self) -> int | None:
+        """The CTA, if all lanes are of one."""
+        first, last = self.lanes[0], self.lanes[-1]
+        per = self.wave.lanes_per_cta
+        return int(first) // per if int(first) // per == int(last) // per else None
+
+    @cached_property
+    def shared_base(self) -> Array:
+        """Where the shared memory of each lane's CTA begins in the wave's array; int64."""
+        stride = self.wave.shared_stride
+        if self.single_cta is not None:
+            return np.array([self.single_cta * stride], np.int64)
+        return self.cta * stride
+
+    @cached_property
+    def local_base(self) -> Array:
+        """Where the local memory of each lane begins in the wave's array; int64."""
+        return self.lanes * self.wave.local_stride
+
+    @cached_property
+    def _warps(self) -> WarpArrangement:
+        return WarpArrangement(self)
+
+    def warps(self) -> WarpArrangement:
+        return self._warps
+
+    # --- memory ---------------------------------------------------------------------------------
+
+    def load(
+        self, space: str, address: Array, size: int, count: int, mask: BoolArray | None, site: Site
+    ) -> list[Array]:
+        return access.load(self, Access(space, size, count, site), address, mask)
+
+    def store(
+        self,
+        space: str,
+        address: Array,
+        size: int,
+        values: Sequence[Array],
+        mask: BoolArray | None,
+        site: Site,
+    ) -> None:
+        access.store(self, Access(space, size, len(values), site), address, values, mask)
+
+    def atomic(
+        self,
+        space: str,
+        address: Array,
+        size: int,
+        operation: Callable[..., Array],
+        operands: Sequence[Array],
+        mask: BoolArray | None,
+        site: Site,
+        scan: str = "",
+    ) -> Array:
+        from . import atomics
+
+        return atomics.apply(
+            self, Access(space, size, 1, site), address, operation, operands, mask, scan
+        )
+
+    # --- reports --------------------------------------------------------------------------------
+
+    def finding(
+        self,
+        class_: str,
+        message: str,
+        site: Site,
+        lanes: BoolArray | None = None,
+        *,
+        help: str | None = None,
+        fatal: bool = False,
+        **values: Any,
+    ) -> None:
+        at = self.lanes if lanes is None else self.lanes[np.broadcast_to(lanes, (self.n,))]
+        if self.active is not None and lanes is None:
+            at = self.lanes[self.active]
+        self.wave.report(class_, message, site, at, help=help, fatal=fatal, **values)
+
+    def service(self, name: str) -> Any:
+        return self.wave.service(name)
+
+    # --- control --------------------------------------------------------------------------------
+
+    def jump(self, block: Block) -> Group | None:
+        return self.wave.scheduler.jump(self, block)
+
+    def branch(self, taken: Array, yes: Block, no: Block | None) -> Group | None:
+        return self.wave.scheduler.branch(self, taken, yes, no)
+
+    def switch(self, index: Array, blocks: list[Block]) -> Group | None:
+        return self.wave.scheduler.switch(self, index, blocks)
+
+    def call(self, plan: CallPlan, site: Site) -> Group | None:
+        return calls.call(self.wave.scheduler, self, plan, site)
+
+    def ret(self) -> Group | None:
+        return self.wave.scheduler.ret(self)
+
+    def exit(self) -> None:
+        self.wave.scheduler.exit(self)
+
+    # --- moving lanes ---------------------------------------------------------------------------
+
+    def subset(self, at: Array, live: Sequence[int]) -> Group:
+        """A new group of the lanes at positions ``at`` with copies of the live registers."""
+        new = Group(
+            self.wave, self.routine, self.block, take_registers(self.r, at, live), self.lanes[at],
+            self.partition,
+        )  # fmt: skip
+        new.frame = self.frame
+        new.stack = self.stack
+        if self.frame is not None:
+            new.position = at if self.position is None else self.position[at]
+        return new
+
+    def compact(self, live: Sequence[int]) -> None:
+        """Give up the places of lanes that have left."""
+        if self.active is None:
+            return
+        at = np.flatnonzero(self.active)
+        self.r = take_registers(self.r, at, live)
+        self.lanes = self.lanes[at]
+        if self.frame is not None:
+            self.position = at if self.position is None else self.position[at]
+        self.n = self.n_active = len(at)
+        self.active = None
+        self.forget()
+
+    def drop(self, leaving: BoolArray, live: Sequence[int]) -> None:
+        """Lanes leave; their places go at once only when few lanes stay."""
+        stay = ~leaving if self.active is None else self.active & ~leaving
+        self.active = stay
+        self.n_active = int(np.count_nonzero(stay))
+        if self.n_active * 2 <= self.n or self.n <= 256:
+            self.compact(live)
+
+
+class WarpArrangement:
+    """The lanes of a group as ``[warp, 32]`` (see :class:`ptxsim.isa.protocol.WarpView`)."""
+
+    def __init__(self, group: Group) -> None:
+        assert group.active is None
+        lanes = group.lanes
+        warp = lanes >> 5
+        first = np.empty(len(warp), bool)
+        first[0] = True
+        np.not_equal(warp[1:], warp[:-1], out=first[1:])
+        self.warp_ids = warp[first]
+        self.count = len(self.warp_ids)
+        self.complete = len(lanes) == 32 * self.count
+        if self.complete:
+            self.present = np.ones((self.count, 32), bool)
+            self.present_bits = np.full(self.count, 0xFFFFFFFF, np.uint32)
+        else:
+            self._at = (np.cumsum(first) - 1) * 32 + (lanes & 31)
+            flat = np.zeros(32 * self.count, bool)
+            flat[self._at] = True
+            self.present = flat.reshape(-1, 32)
+            self.present_bits = pack_bits(self.present)
+        self._live = group.wave.live_bits
+        self._n = group.n
+
+    @property
+    def live_bits(self) -> Array:
+        return self._live[self.warp_ids]
+
+    def spread(self, value: Array) -> Array:
+        if value.shape[-1] == 1 and self._n != 1:
+            return np.broadcast_to(value[..., None], (*value.shape[:-1], self.count, 32))
+        if self.complete:
+            return value.reshape(*value.shape[:-1], self.count, 32)
+        flat = np.zeros((*value.shape[:-1], 32 * self.count), value.dtype)
+        flat[..., self._at] = value
+        return flat.reshape(*value.shape[:-1], self.count, 32)
+
+    def collect(self, value: Array) -> Array:
+        full = np.broadcast_to(value, (*value.shape[:-2], self.count, 32))
+        flat = full.reshape(*value.shape[:-2], 32 * self.count)
+        return flat if self.complete else flat[..., self._at]
+
+
+def pack_bits(flags: BoolArray) -> Array:
+    """bool [..., 32] to uint32 [...], lane 0 in bit 0."""
+    packed = np.packbits(flags, axis=-1, bitorder="little")
+    return np.ascontiguousarray(packed).view("<u4")[..., 0]

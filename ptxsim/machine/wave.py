@@ -1,0 +1,261 @@
+"""A wave: whole CTAs that run together, their memories, barriers and special registers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..isa.protocol import Array, Site
+from ..program import Program
+from .faults import Stop
+from .memory import GlobalMemory
+
+__all__ = ["Dimensions", "FindingSink", "Geometry", "Wave"]
+
+Dimensions = tuple[int, int, int]
+
+#: class, message, site, CTAs, warp, lanes, extra values
+FindingSink = Callable[..., None]
+
+_LOCAL_LIMIT = 1 << 19  # bytes of local memory a thread may have (CUDA: 512 KB)
+_LOCAL_TOTAL = 4 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Geometry:
+    """The shape of a launch."""
+
+    grid: Dimensions
+    block: Dimensions
+    cluster: Dimensions = (1, 1, 1)
+    dynamic_shared: int = 0
+
+    @property
+    def threads(self) -> int:
+        return self.block[0] * self.block[1] * self.block[2]
+
+    @property
+    def ctas(self) -> int:
+        return self.grid[0] * self.grid[1] * self.grid[2]
+
+    @property
+    def warps(self) -> int:
+        """Warps of a CTA, the last one padded."""
+        return -(-self.threads // 32)
+
+    def ctaid(self, linear: Array) -> tuple[Array, Array, Array]:
+        """CTA coordinates from the linear index; x runs fastest."""
+        x, y, _ = self.grid
+        return linear % x, linear // x % y, linear // (x * y)
+
+
+class Wave:
+    """State shared by the groups of a wave.  ``ctas`` are linear CTA indices of the grid."""
+
+    def __init__(
+        self,
+        program: Program,
+        geometry: Geometry,
+        ctas: Array,
+        memory: GlobalMemory,
+        sink: FindingSink,
+        services: dict[str, Any],
+        *,
+        reverse: bool = False,
+    ) -> None:
+        self.program = program
+        self.geometry = geometry
+        self.ctas = ctas
+        self.memory = memory
+        self._sink = sink
+        self._services = services
+        self.reversed = reverse
+        self.lanes_per_cta = geometry.warps * 32
+        self.size = len(ctas) * self.lanes_per_cta
+        lanes = np.arange(self.size, dtype=np.int64)
+        if geometry.threads != self.lanes_per_cta:
+            lanes = lanes[lanes % self.lanes_per_cta < geometry.threads]
+        self.all_lanes = lanes
+        exists = np.zeros(self.size, bool)
+        exists[lanes] = True
+        self.alive = exists
+        self.live_bits = np.packbits(exists.reshape(-1, 32), axis=-1, bitorder="little").view("<u4")[:, 0]
+        self.live_count = exists.reshape(len(ctas), -1).sum(axis=1)
+        self.shared_size = program.shared_size + geometry.dynamic_shared
+        self.shared_stride = max(-(-self.shared_size // 128) * 128, 128)
+        self.shared = np.zeros(len(ctas) * self.shared_stride, np.uint8)
+        self.shared_views = {s: self.shared.view(f"u{s}") for s in (1, 2, 4, 8)}
+        self.local_stride = 0
+        self.local = np.zeros(0, np.uint8)
+        self.local_views: dict[int, Array] = {}
+        self._special: dict[str, Array] = {}
+        self.exits = 0
+        self.scheduler: Any = None
+
+    # --- memory ---------------------------------------------------------------------------------
+
+    def reserve_local(self, size: int, site: Site | None, lanes: Array) -> None:
+        """Make each lane's local memory at least ``size`` bytes long."""
+        if size <= self.local_stride:
+            return
+        if size > _LOCAL_LIMIT or size * self.size > _LOCAL_TOTAL:
+            self.report(
+                "stack-overflow",
+                f"the call stack needs {size} bytes of local memory a thread",
+                site,
+                lanes,
+                fatal=True,
+            )
+        stride = max(64, 1 << (size - 1).bit_length())
+        grown = np.zeros((self.size, stride), np.uint8)
+        if self.local_stride:
+            grown[:, : self.local_stride] = self.local.reshape(self.size, -1)
+        self.local = grown.reshape(-1)
+        self.local_stride = stride
+        self.local_views = {s: self.local.view(f"u{s}") for s in (1, 2, 4, 8)}
+
+    def service(self, name: str) -> Any:
+        """A part of the machine by name."""
+        return self._services[name]
+
+    # --- special registers ----------------------------------------------------------------------
+
+    def cta_of(self, lanes: Array) -> Array:
+        """The CTA of lanes, counted within the wave."""
+        return lanes // self.lanes_per_cta
+
+    def special(self, name: str, group: Any) -> Array:
+        """A special register over the whole wave (``[size]``) or one value for all."""
+        value = self._special.get(name)
+        if value is None:
+            value, keep = self._compute(name, group)
+            if keep:
+                self._special[name] = value
+        return value
+
+    def _compute(self, name: str, group: Any) -> tuple[Array, bool]:
+        g = self.geometry
+        stem, _, component = name.partition(".")
+        axis = "xyz".find(component) if component else -1
+        if component == "w":
+            return _one(0), True
+        if stem == "ntid":
+            return _one(g.block[axis]), True
+        if stem == "nctaid":
+            return _one(g.grid[axis]), True
+        lane = np.arange(self.size, dtype=np.int64)
+        thread = lane % self.lanes_per_cta
+        if stem == "tid":
+            x, y, z = g.block
+            if g.block[axis] == 1:
+                return _one(0), True
+            return _u32((thread % x, thread // x % y, thread // (x * y))[axis]), True
+        if stem == "ctaid":
+            ids = g.ctaid(self.ctas)[axis]
+            return self._per_cta(ids), True
+        if stem in ("clusterid", "nclusterid", "cluster_ctaid", "cluster_nctaid"):
+            ids = g.ctaid(self.ctas)[axis]
+            size = g.cluster[axis]
+            per = {
+                "clusterid": ids // size,
+                "cluster_ctaid": ids % size,
+                "nclusterid": np.array([g.grid[axis] // size]),
+                "cluster_nctaid": np.array([size]),
+            }[stem]
+            return self._per_cta(per), True
+        if name == "cluster_ctarank":
+            x, y, z = (i % s for i, s in zip(g.ctaid(self.ctas), g.cluster, strict=True))
+            return self._per_cta(x + g.cluster[0] * (y + g.cluster[1] * z)), True
+        if name == "cluster_nctarank":
+            return _one(g.cluster[0] * g.cluster[1] * g.cluster[2]), True
+        if name == "is_explicit_cluster":
+            return np.array([g.cluster != (1, 1, 1)]), True
+        if name == "laneid":
+            return _u32(lane & 31), True
+        if name == "warpid":
+            return _u32(thread >> 5), True
+        if name.startswith("lanemask_"):
+            bit = np.uint32(1) << _u32(lane & 31)
+            below = bit - np.uint32(1)
+            masks = {"eq": bit, "lt": below, "le": below | bit, "ge": ~below, "gt": ~(below | bit)}
+            return masks[name[9:]], True
+        if name in ("total_smem_size", "aggr_smem_size"):
+            return _one(-(-self.shared_size // 128) * 128), True
+        if name == "dynamic_smem_size":
+            return _one(g.dynamic_shared), True
+        if name in ("clock", "clock64", "clock_hi", "globaltimer", "globaltimer_lo", "globaltimer_hi"):
+            now = int(self.service("clock")())
+            if name.endswith("_hi"):
+                return _one(now >> 32), False
+            if name in ("clock64", "globaltimer"):
+                return np.array([now], np.uint64), False
+            return _one(now), False
+        if name == "gridid" or name == "current_graph_exec" or name.endswith("_64"):
+            return np.array([0], np.uint64), True
+        fixed = {"nwarpid": 64, "nsmid": 132, "smid": 0}
+        return _one(fixed.get(name, 0)), True
+
+    def _per_cta(self, values: Array) -> Array:
+        if len(np.unique(values)) == 1:
+            return _one(int(values[0]))
+        return np.repeat(values, self.lanes_per_cta).astype(np.uint32)
+
+    # --- lanes ----------------------------------------------------------------------------------
+
+    def retire(self, lanes: Array) -> None:
+        """These lanes have exited."""
+        self.alive[lanes] = False
+        self.exits += 1
+        if len(lanes) == len(self.all_lanes):
+            self.live_bits[:] = 0
+            self.live_count[:] = 0
+            return
+        alive = self.alive.reshape(-1, 32)
+        warps = np.unique(lanes >> 5)
+        bits = np.packbits(alive[warps], axis=-1, bitorder="little").view("<u4")[:, 0]
+        self.live_bits[warps] = bits
+        self.live_count -= np.bincount(self.cta_of(lanes), minlength=len(self.ctas))
+
+    # --- reports --------------------------------------------------------------------------------
+
+    def report(
+        self,
+        class_: str,
+        message: str,
+        site: Site | None,
+        lanes: Array,
+        *,
+        help: str | None = None,
+        fatal: bool = False,
+        **values: Any,
+    ) -> None:
+        """Put a finding about these lanes of the wave into the log."""
+        first = int(lanes[0]) if len(lanes) else 0
+        warp = first >> 5
+        same = lanes[(lanes >> 5) == warp] if len(lanes) else lanes
+        ctas = np.unique(self.cta_of(lanes))[:8]
+        x, y, z = self.geometry.ctaid(self.ctas[ctas])
+        self._sink(
+            class_,
+            message,
+            site,
+            ctas=tuple((int(a), int(b), int(c)) for a, b, c in zip(x, y, z, strict=True)),
+            warp=warp % self.geometry.warps,
+            lanes=tuple(int(lane) & 31 for lane in same),
+            count=len(lanes),
+            help=help,
+            **values,
+        )
+        if fatal:
+            raise Stop
+
+
+def _one(value: int) -> Array:
+    return np.array([value & 0xFFFFFFFF], np.uint32)
+
+
+def _u32(values: Array) -> Array:
+    return values.astype(np.uint32)

@@ -1,0 +1,18 @@
+"""Compiled programs: what the machine runs."""
+
+from .compile import compile_program, reachable_functions
+from .control import Argument, CallPlan, ControlBinder
+from .model import Block, InstructionSite, Link, Program, Routine
+
+__all__ = [
+    "Argument",
+    "Block",
+    "CallPlan",
+    "ControlBinder",
+    "InstructionSite",
+    "Link",
+    "Program",
+    "Routine",
+    "compile_program",
+    "reachable_functions",
+]

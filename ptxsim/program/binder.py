@@ -1,0 +1,516 @@
+"""Binds instructions to places in the register file (:class:`ptxsim.isa.protocol.Binder`).
+
+The register file of a routine is a list of arrays: first the declared registers, then places for
+constants (their value is in the template), for values derived just before an instruction (special
+registers, negated predicates, truncations), and shadow flags of registers that may be undefined.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..errors import InternalError
+from ..isa.protocol import Array, BoolArray, Registers, Step
+from ..isa.record import Mods, OperandSpec
+from ..numerics import select
+from ..resolve.typed import (
+    AddressOperand,
+    Constant,
+    FunctionRef,
+    Negated,
+    PredicatePair,
+    Register,
+    RegisterGroup,
+    Sink,
+    SpecialRegister,
+    Symbol,
+    SymbolAddress,
+    TypedFunction,
+    TypedInstruction,
+)
+from ..types import ScalarType, bits_dtype
+from .model import InstructionSite, Link
+
+__all__ = ["InstructionBinder", "Places", "constant_array", "registers_of"]
+
+Write = Callable[[Registers, Array, "BoolArray | None"], None]
+
+
+def constant_array(bits: int, width: int) -> Array:
+    """A value that all lanes share."""
+    if width == 128:
+        return np.array([[bits & (2**64 - 1)], [bits >> 64]], np.uint64)
+    return np.array([bits], bits_dtype(width))
+
+
+class Places:
+    """The register file of one routine while it is compiled."""
+
+    def __init__(self, function: TypedFunction, link: Link, shared_static: int) -> None:
+        self.function = function
+        self.link = link
+        self.shared_static = shared_static
+        self.template: Registers = [constant_array(0, r.type.bits) for r in function.registers]
+        self._constants: dict[tuple[int, int], int] = {}
+        self.shadows: dict[int, int] = {}
+
+    def new(self, initial: Array) -> int:
+        self.template.append(initial)
+        return len(self.template) - 1
+
+    def constant(self, bits: int, width: int) -> int:
+        key = (bits, width)
+        if key not in self._constants:
+            self._constants[key] = self.new(constant_array(bits, width))
+        return self._constants[key]
+
+    def shadow(self, register: int) -> None:
+        """Give a register a flag that says where it is undefined."""
+        self.shadows[register] = self.new(np.array([True]))
+
+    def in_frame(self, symbol: Symbol) -> bool:
+        """Whether a variable lies in the local-memory frame of this function."""
+        if symbol.space == "local":
+            return True
+        entry = self.function.kind == "entry"
+        return symbol.space == "param" and not (entry and symbol in self.function.parameters)
+
+    def symbol_address(self, symbol: Symbol) -> int:
+        """The address of a variable outside the frame, within its own state space."""
+        if symbol.space == "param":
+            return self.link.parameters + symbol.offset
+        if symbol.space == "shared":
+            return symbol.offset if symbol.size else self.link.dynamic_shared
+        return self.link.variables[symbol.name]
+
+
+def registers_of(value: object) -> list[int]:
+    """Indices of the registers in an operand."""
+    match value:
+        case Register():
+            return [value.index]
+        case Negated(register):
+            return [register.index]
+        case RegisterGroup(elements):
+            return [e.index for e in elements if isinstance(e, Register)]
+        case PredicatePair(first, second):
+            return [r.index for r in (first, second) if isinstance(r, Register)]
+        case AddressOperand(base) if isinstance(base, Register):
+            return [base.index]
+    return []
+
+
+class InstructionBinder:
+    """Binds one instruction; ``before`` and ``after`` collect the small steps around it."""
+
+    def __init__(self, places: Places, instruction: TypedInstruction) -> None:
+        self.places = places
+        self.instruction = instruction
+        self.mods: Mods = instruction.mods
+        self.site = InstructionSite(instruction.text, instruction.span, places.function.name)
+        self.before: list[Step] = []
+        self.after: list[Step] = []
+        self._specs = {s.name: s for s in instruction.form.operands}
+
+    # --- operands -------------------------------------------------------------------------------
+
+    def has(self, name: str) -> bool:
+        return name in self.instruction.operands
+
+    def operand(self, name: str) -> Any:
+        """The typed operand."""
+        return self.instruction.operands[name]
+
+    def _type(self, spec: OperandSpec) -> ScalarType:
+        return self.instruction.record.type_of(spec.type, self.mods)
+
+    def constant(self, name: str) -> int:
+        value = self.operand(name)
+        if not isinstance(value, Constant):
+            raise InternalError(f"operand {name} of {self.site.text} is not a constant")
+        return value.bits
+
+    def source(self, name: str, width: int | None = None) -> int:
+        spec = self._specs[name]
+        type_ = self._type(spec)
+        return self._source_place(self.operand(name), type_, width)
+
+    def sources(self, name: str) -> list[int]:
+        spec = self._specs[name]
+        type_ = self._type(spec)
+        value = self.operand(name)
+        elements = value.elements if isinstance(value, RegisterGroup) else (value,)
+        return [self._source_place(e, type_, None) for e in elements]
+
+    def _source_place(self, value: Any, type_: ScalarType, width: int | None) -> int:
+        want = width or (1 if type_.kind == "p" else max(type_.bits, 8))
+        match value:
+            case Register():
+                have = 1 if value.type.kind == "p" else value.type.bits
+                return value.index if have == want else self._resized(value.index, want)
+            case Constant(bits, have):
+                return self.places.constant(bits & ((1 << want) - 1), want)
+            case Negated(register):
+                return self._derived(register.index, np.logical_not, np.array([False]))
+            case SpecialRegister(name, have):
+                place = self.places.new(constant_array(0, want))
+                dtype = bits_dtype(want)
+
+                def special(r: Registers, g: Any) -> None:
+                    value = g.special(name)
+                    r[place] = value if value.dtype == dtype else value.astype(dtype)
+
+                self.before.append(special)
+                return place
+            case SymbolAddress(symbol, offset):
+                return self._symbol_place(symbol, offset, want)
+            case FunctionRef(name):
+                return self.places.constant(self.places.link.functions.get(name, 0), want)
+        raise InternalError(f"cannot read {value!r} in {self.site.text}")
+
+    def _symbol_place(self, symbol: Symbol, offset: int, width: int) -> int:
+        limit = (1 << width) - 1
+        if not self.places.in_frame(symbol):
+            address = self.places.symbol_address(symbol) + offset
+            return self.places.constant(address & limit, width)
+        place = self.places.new(constant_array(0, width))
+        dtype = bits_dtype(width)
+        at = symbol.offset + offset
+
+        def frame_address(r: Registers, g: Any) -> None:
+            r[place] = np.array([(g.stack + at) & limit], dtype)
+
+        self.before.append(frame_address)
+        return place
+
+    def _derived(self, register: int, function: Callable[[Array], Array], initial: Array) -> int:
+        place = self.places.new(initial)
+
+        def derive(r: Registers, g: Any) -> None:
+            r[place] = function(r[register])
+
+        self.before.append(derive)
+        return place
+
+    def _resized(self, register: int, width: int) -> int:
+        dtype = bits_dtype(width)
+        return self._derived(register, lambda v: v.astype(dtype), constant_array(0, width))
+
+    # --- destinations ---------------------------------------------------------------------------
+
+    def destination(self, name: str) -> int:
+        value = self.instruction.operands.get(name)
+        if isinstance(value, PredicatePair):
+            value = value.first
+        return value.index if isinstance(value, Register) else -1
+
+    def second(self, name: str) -> int:
+        """The place of the predicate of a pair ``d|p``, or -1."""
+        value = self.instruction.operands.get(name)
+        if isinstance(value, PredicatePair) and isinstance(value.second, Register):
+            return value.second.index
+        return -1
+
+    def destinations(self, name: str) -> list[int]:
+        value = self.operand(name)
+        elements = value.elements if isinstance(value, RegisterGroup) else (value,)
+        return [e.index if isinstance(e, Register) else -1 for e in elements]
+
+    def write(self, name: str) -> Write:
+        return self.writes(name)[0]
+
+    def writes(self, name: str) -> list[Write]:
+        type_ = self._type(self._specs[name])
+        value = self.operand(name)
+        if isinstance(value, PredicatePair):
+            value = value.first
+        elements = value.elements if isinstance(value, RegisterGroup) else (value,)
+        return [self._writer(e, type_) for e in elements]
+
+    def write_second(self, name: str) -> Write:
+        """Writes the predicate of a pair."""
+        place = self.second(name)
+        return self._plain_writer(place) if place >= 0 else _discard
+
+    def _writer(self, element: Any, type_: ScalarType) -> Write:
+        if not isinstance(element, Register):
+            return _discard
+        plain = self._plain_writer(element.index)
+        have = element.type.bits
+        if type_.kind == "p" or have == max(type_.bits, 8):
+            return plain
+        widen = _widener(type_, have)
+        return lambda r, value, mask: plain(r, widen(value), mask)
+
+    def _plain_writer(self, place: int) -> Write:
+        shadow = self.places.shadows.get(place)
+        if shadow is None:
+
+            def write(r: Registers, value: Array, mask: BoolArray | None) -> None:
+                r[place] = value if mask is None else select(mask, value, r[place])
+
+            return write
+        flag = shadow
+
+        def write_and_define(r: Registers, value: Array, mask: BoolArray | None) -> None:
+            if mask is None:
+                r[place] = value
+                r[flag] = _FALSE
+            else:
+                r[place] = select(mask, value, r[place])
+                r[flag] = r[flag] & ~mask
+
+        return write_and_define
+
+    # --- guard and address ----------------------------------------------------------------------
+
+    def guard(self) -> Callable[[Registers], Array | None]:
+        register = self.instruction.guard
+        if register is None:
+            return lambda r: None
+        place = register.index
+        if self.instruction.guard_negated:
+            return lambda r: ~r[place]
+        return lambda r: r[place]
+
+    def space(self, name: str, declared: str) -> str:
+        """The memory that an address operand refers to, given the space of the opcode."""
+        base = self.operand(name).base
+        space = declared.split("::")[0] or "generic"
+        if space == "generic" and isinstance(base, Symbol) and base.space != "global":
+            space = base.space
+        if space == "param":
+            if isinstance(base, Symbol):
+                return "local" if self.places.in_frame(base) else "param"
+            return "param" if self.places.function.kind == "entry" else "local"
+        return space
+
+    def address(self, name: str) -> Callable[[Registers, Any], Array]:
+        operand = self.operand(name)
+        assert isinstance(operand, AddressOperand)
+        base, offset = operand.base, operand.offset
+        if base is None:
+            fixed = np.array([offset & (2**64 - 1)], np.uint64)
+            return lambda r, g: fixed
+        if isinstance(base, Symbol):
+            if self.places.in_frame(base):
+                at = base.offset + offset
+                return lambda r, g: np.array([(g.stack + at) & (2**64 - 1)], np.uint64)
+            fixed = np.array([(self.places.symbol_address(base) + offset) & (2**64 - 1)], np.uint64)
+            return lambda r, g: fixed
+        place = base.index
+        if base.type.bits == 32:
+            add32 = np.uint32(offset & 0xFFFFFFFF)
+            if offset == 0:
+                return lambda r, g: r[place].astype(np.uint64)
+            return lambda r, g: (r[place] + add32).astype(np.uint64)
+        if offset == 0:
+            return lambda r, g: r[place]
+        add64 = np.uint64(offset & (2**64 - 1))
+        return lambda r, g: r[place] + add64
+
+    # --- pure instructions ----------------------------------------------------------------------
+
+    def pure(self, function: Callable[..., Any]) -> Step:
+        sources: list[int] = []
+        targets: list[tuple[int, ScalarType, int]] = []
+        for spec in self.instruction.form.operands:
+            if spec.name not in self.instruction.operands:
+                continue
+            value = self.operand(spec.name)
+            if spec.read:
+                sources.extend(self.sources(spec.name))
+            if spec.written:
+                targets.extend(self._targets(value, self._type(spec)))
+        for at, (place, type_, have) in enumerate(targets):
+            if place >= 0 and type_.kind != "p" and have != max(type_.bits, 8):
+                function = _widen_result(function, at, len(targets), _widener(type_, have))
+        places = [t[0] for t in targets]
+        step = _step(function, sources, places)
+        guard = self.instruction.guard
+        if guard is not None:
+            step = _guarded(
+                function, sources, places, guard.index, self.instruction.guard_negated
+            )
+        self._propagate(places)
+        return step
+
+    def _targets(self, value: Any, type_: ScalarType) -> list[tuple[int, ScalarType, int]]:
+        if isinstance(value, PredicatePair):
+            first = self._targets(value.first, type_)
+            return first + self._targets(value.second, ScalarType("pred", "p", 1))
+        elements = value.elements if isinstance(value, RegisterGroup) else (value,)
+        return [
+            (e.index, type_, e.type.bits) if isinstance(e, Register) else (-1, type_, 0)
+            for e in elements
+        ]
+
+    # --- undefined registers --------------------------------------------------------------------
+
+    def read_registers(self) -> list[int]:
+        """Registers that the instruction reads as operands, the guard not counted."""
+        out = []
+        for spec in self.instruction.form.operands:
+            value = self.instruction.operands.get(spec.name)
+            if value is not None and (spec.read or spec.kind != "value"):
+                out.extend(registers_of(value))
+        return out
+
+    def _propagate(self, targets: list[int]) -> None:
+        """After a pure instruction: its results are undefined where a source is."""
+        shadows = self.places.shadows
+        sources = [shadows[s] for s in self.read_registers() if s in shadows]
+        flags = [shadows[t] for t in targets if t in shadows]
+        if not flags:
+            return
+        guard = self.guard()
+
+        def propagate(r: Registers, g: Any) -> None:
+            undefined: Array = _FALSE
+            for s in sources:
+                undefined = undefined | r[s]
+            p = guard(r)
+            for flag in flags:
+                r[flag] = undefined if p is None else (undefined & p) | (r[flag] & ~p)
+
+        self.after.append(propagate)
+
+    def check_defined(self) -> None:
+        """Before an instruction whose operands must be defined (address, store, branch)."""
+        shadows = self.places.shadows
+        names = {r.index: r.name for r in self.places.function.registers}
+        checked = [(shadows[s], names[s]) for s in self.read_registers() if s in shadows]
+        guard_register = self.instruction.guard
+        guard = self.guard()
+        if guard_register is not None and guard_register.index in shadows:
+            self.before.append(
+                _definedness_check(
+                    [(shadows[guard_register.index], guard_register.name)], lambda r: None, self.site
+                )
+            )
+        if checked:
+            self.before.append(_definedness_check(checked, guard, self.site))
+
+
+_FALSE = np.array([False])
+
+
+def _definedness_check(
+    checked: list[tuple[int, str]],
+    guard: Callable[[Registers], Array | None],
+    site: InstructionSite,
+) -> Step:
+    def check(r: Registers, g: Any) -> None:
+        for flag, name in checked:
+            undefined = r[flag]
+            if not undefined.any():
+                continue
+            p = guard(r)
+            bad = undefined if p is None else undefined & p
+            if g.active is not None:
+                bad = bad & g.active
+            if bad.any():
+                g.finding(
+                    "uninit-register",
+                    f"'{site.text}' uses register {name}, which was never written",
+                    site,
+                    bad,
+                    help=f"write {name} on every path that leads here",
+                )
+
+    return check
+
+
+def _discard(r: Registers, value: Array, mask: BoolArray | None) -> None:
+    """Writes to the sink."""
+
+
+def _widener(type_: ScalarType, width: int) -> Callable[[Array], Array]:
+    dtype = bits_dtype(width)
+    if width < type_.bits:
+        return lambda v: v.astype(dtype)
+    if type_.signed:
+        narrow = np.dtype(f"i{type_.size}")
+        wide = np.dtype(f"i{width // 8}")
+        return lambda v: v.view(narrow).astype(wide).view(dtype)
+    return lambda v: v.astype(dtype)
+
+
+def _widen_result(
+    function: Callable[..., Any], at: int, count: int, widen: Callable[[Array], Array]
+) -> Callable[..., Any]:
+    if count == 1:
+        return lambda *values: widen(function(*values))
+
+    def widened(*values: Array) -> tuple[Array, ...]:
+        results = list(function(*values))
+        results[at] = widen(results[at])
+        return tuple(results)
+
+    return widened
+
+
+def _step(f: Callable[..., Any], sources: list[int], targets: list[int]) -> Step:
+    """Closures for the common numbers of operands; ``r`` is the register file."""
+    if targets == [-1]:
+        return lambda r, g: None
+    if len(targets) == 1:
+        d = targets[0]
+        if len(sources) == 1:
+            a = sources[0]
+
+            def step1(r: Registers, g: Any) -> None:
+                r[d] = f(r[a])
+
+            return step1
+        if len(sources) == 2:
+            a, b = sources
+
+            def step2(r: Registers, g: Any) -> None:
+                r[d] = f(r[a], r[b])
+
+            return step2
+        if len(sources) == 3:
+            a, b, c = sources
+
+            def step3(r: Registers, g: Any) -> None:
+                r[d] = f(r[a], r[b], r[c])
+
+            return step3
+
+        def step_n(r: Registers, g: Any) -> None:
+            r[d] = f(*[r[s] for s in sources])
+
+        return step_n
+
+    def step_many(r: Registers, g: Any) -> None:
+        results = f(*[r[s] for s in sources])
+        for place, value in zip(targets, results, strict=True):
+            if place >= 0:
+                r[place] = value
+
+    return step_many
+
+
+def _guarded(
+    f: Callable[..., Any], sources: list[int], targets: list[int], guard: int, negated: bool
+) -> Step:
+    single = len(targets) == 1
+
+    def step(r: Registers, g: Any) -> None:
+        p = r[guard]
+        if negated:
+            p = ~p
+        if p.shape[0] == 1 and not p[0]:
+            return
+        results = f(*[r[s] for s in sources])
+        if single:
+            results = (results,)
+        for place, value in zip(targets, results, strict=True):
+            if place >= 0:
+                r[place] = value if p.shape[0] == 1 else select(p, value, r[place])
+
+    return step

@@ -1,0 +1,342 @@
+"""From a typed module to a program: blocks, bound steps, live registers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from ..isa.protocol import Registers, Step
+from ..resolve.typed import (
+    CallOperand,
+    FunctionRef,
+    LabelRef,
+    LabelTable,
+    Register,
+    Symbol,
+    TypedFunction,
+    TypedInstruction,
+    TypedModule,
+)
+from .binder import InstructionBinder, Places, registers_of
+from .control import ControlBinder
+from .flow import Node, block_order, liveness, maybe_undefined
+from .model import Block, InstructionSite, Link, Program, Routine
+
+__all__ = ["compile_program", "reachable_functions"]
+
+
+def reachable_functions(module: TypedModule, entry: str) -> list[str]:
+    """The entry and every function that may be called from it, by name, entry first.
+
+    The address of a function counts as a use, in code and in the initialiser of a variable.
+    """
+    seen = [entry]
+    names = set(module.functions)
+    tables = {
+        r.symbol for v in module.variables.values() for r in v.relocations if r.symbol in names
+    }
+    indirect = False
+    for name in seen:
+        function = module.functions[name]
+        for i in function.instructions or ():
+            for value in i.operands.values():
+                found: Iterable[str] = ()
+                if isinstance(value, FunctionRef):
+                    found = (value.name,)
+                elif isinstance(value, CallOperand):
+                    if isinstance(value.callee, FunctionRef):
+                        found = (value.callee.name,)
+                    else:
+                        indirect = True
+                        found = value.candidates or ()
+                for callee in found:
+                    callee = module.aliases.get(callee, callee)
+                    if callee in names and callee not in seen:
+                        seen.append(callee)
+        if indirect and name == seen[-1]:
+            seen.extend(t for t in sorted(tables) if t not in seen)
+    return seen
+
+
+def compile_program(module: TypedModule, entry: str, link: Link) -> Program:
+    """The program of one entry."""
+    routines: dict[str, Routine] = {}
+    by_address: dict[int, Routine | str] = {}
+    for index, name in enumerate(reachable_functions(module, entry)):
+        function = module.functions[name]
+        if function.instructions is None:
+            if name in link.functions:
+                by_address[link.functions[name]] = name
+            continue
+        routine = _Compiler(module, function, link, index).run()
+        routines[name] = routine
+        if name in link.functions:
+            by_address[link.functions[name]] = routine
+    for alias, target in module.aliases.items():
+        if target in routines:
+            routines[alias] = routines[target]
+    return Program(routines[entry], routines, by_address, module.shared_size)
+
+
+class _Compiler:
+    def __init__(
+        self, module: TypedModule, function: TypedFunction, link: Link, index: int
+    ) -> None:
+        self.function = function
+        self.index = index
+        self.places = Places(function, link, module.shared_size)
+        assert function.instructions is not None
+        self.code = function.instructions
+        self.blocks: list[Block] = []
+        self.blocks_at: dict[int, Block] = {}
+        #: per block: the range of instructions, and whether it is the test of a guard
+        self.ranges: list[tuple[int, int, bool]] = []
+
+    def run(self) -> Routine:
+        self._cut()
+        nodes = [self._nodes(*self.ranges[b.index]) for b in self.blocks]
+        succ = [self._successors(b) for b in self.blocks]
+        defined = 0
+        for p in (*self.function.parameters, *self.function.results):
+            if isinstance(p, Register):
+                defined |= 1 << p.index
+        results = [r.index for r in self.function.results if isinstance(r, Register)]
+        every = (1 << len(self.function.registers)) - 1
+        tainted = maybe_undefined(nodes, succ, defined, every)
+        for register in _bits(tainted):
+            self.places.shadow(register)
+        for register in results:
+            for b, block_nodes in enumerate(nodes):
+                if not succ[b]:
+                    block_nodes.append(Node(1 << register, 0, 0))
+        for block in self.blocks:
+            self._bind(block)
+        live = liveness(nodes, succ)
+        order = block_order(succ)
+        for position, b in enumerate(order):
+            self.blocks[b].order = position
+        shadows = self.places.shadows
+        for block in self.blocks:
+            registers = _bits(live[block.index])
+            flags = [shadows[r] for r in registers if r in shadows]
+            block.live = (*registers, *flags)
+            block.successors = tuple(succ[block.index])
+        return Routine(
+            self.function.name,
+            self.index,
+            self.blocks,
+            self.places.template,
+            -(-self.function.frame_size // 16) * 16,
+            tuple(_slot(p) for p in self.function.results),
+            tuple(_slot(p) for p in self.function.parameters),
+            shadows,
+        )
+
+    # --- blocks ---------------------------------------------------------------------------------
+
+    def _cut(self) -> None:
+        """Cut the body into blocks: at labels, behind control, before collectives.
+
+        A guarded control or collective instruction gets a block of its own behind a test of the
+        guard, so that it itself is always executed by all lanes that come to it.
+        """
+        code = self.code
+        starts = {0}
+        for i in code:
+            for value in i.operands.values():
+                if isinstance(value, LabelRef):
+                    starts.add(value.index)
+                elif isinstance(value, LabelTable):
+                    starts.update(t.index for t in value.targets)
+        at = 0
+        while at <= len(code):
+            begin = at
+            while at < len(code):
+                i = code[at]
+                apart = i.record.collective or (i.record.control and _tests_guard(i))
+                if at > begin and (at in starts or apart):
+                    break
+                if _tests_guard(i) and at == begin:
+                    self._add(begin, begin, True)
+                at += 1
+                if i.record.control or _tests_guard(i):
+                    break
+            self._add(begin, at, False)
+            if at >= len(code):
+                break
+        if self.code and self.code[-1].record.control or any(s == len(code) for s in starts):
+            if len(code) not in self.blocks_at:
+                self._add(len(code), len(code), False)
+
+    def _add(self, begin: int, end: int, test: bool) -> None:
+        block = Block(len(self.blocks))
+        self.blocks.append(block)
+        self.ranges.append((begin, end, test))
+        self.blocks_at.setdefault(begin, block)
+
+    def _following(self, block: Block) -> Block | None:
+        index = block.index + 1
+        return self.blocks[index] if index < len(self.blocks) else None
+
+    def _last(self, block: Block) -> TypedInstruction | None:
+        begin, end, test = self.ranges[block.index]
+        if test or begin == end:
+            return None
+        last = self.code[end - 1]
+        return last if last.record.control else None
+
+    def _successors(self, block: Block) -> list[int]:
+        begin, _, test = self.ranges[block.index]
+        following = self._following(block)
+        if test:
+            assert following is not None
+            skip = self._after(following)
+            return [following.index] + ([skip.index] if skip else [])
+        last = self._last(block)
+        if last is None:
+            return [following.index] if following else []
+        out = []
+        for value in last.operands.values():
+            if isinstance(value, LabelRef):
+                out.append(self.blocks_at[value.index].index)
+            elif isinstance(value, LabelTable):
+                out.extend(self.blocks_at[t.index].index for t in value.targets)
+        falls = last.record.falls_through(last.mods) or (
+            last.guard is not None and not _tests_guard(last)
+        )
+        if falls and following is not None:
+            out.append(following.index)
+        return list(dict.fromkeys(out))
+
+    def _after(self, block: Block) -> Block | None:
+        """The block behind a guarded instruction that stands at the start of ``block``."""
+        begin, end, _ = self.ranges[block.index]
+        return self.blocks_at.get(begin + 1) if begin + 1 <= len(self.code) else None
+
+    # --- binding --------------------------------------------------------------------------------
+
+    def _nodes(self, begin: int, end: int, test: bool) -> list[Node]:
+        if test:
+            guard = self.code[begin].guard
+            assert guard is not None
+            return [Node(1 << guard.index, 0, 0)]
+        return [_node(i) for i in self.code[begin:end]]
+
+    def _bind(self, block: Block) -> None:
+        begin, end, test = self.ranges[block.index]
+        if test:
+            self._bind_test(block, begin)
+            return
+        last = self._last(block)
+        steps: list[Step] = []
+        stop = end - 1 if last is not None else end
+        for at in range(begin, stop):
+            i = self.code[at]
+            binder = InstructionBinder(self.places, _unguarded(i) if _tests_guard(i) else i)
+            step = i.record.bind(binder)
+            if i.record.collective and at == begin:
+                block.gate = i.record.gate(binder)
+                block.site = binder.site
+            if i.record.needs_defined:
+                binder.check_defined()
+            steps += [*binder.before, step, *binder.after]
+            block.waits = block.waits or i.record.waits(i.mods)
+        block.length = end - begin
+        following = self._following(block)
+        if last is None:
+            if following is None:
+                block.transfer = _finish
+            else:
+                block.transfer = _jump(following)
+        else:
+            i = _unguarded(last) if _tests_guard(last) else last
+            control = ControlBinder(self.places, i, following, self.blocks_at)
+            block.transfer = last.record.transfer(control)
+            if last.record.needs_defined:
+                control.check_defined()
+            steps += control.before
+            block.site = block.site or control.site
+            block.waits = block.waits or last.record.waits(last.mods)
+        block.steps = tuple(steps)
+        if block.site is None and end > begin:
+            first = self.code[begin]
+            block.site = InstructionSite(first.text, first.span, self.function.name)
+
+    def _bind_test(self, block: Block, at: int) -> None:
+        i = self.code[at]
+        guard = i.guard
+        assert guard is not None
+        following = self._following(block)
+        assert following is not None
+        skip = self._after(following)
+        place = guard.index
+        negated = i.guard_negated
+        block.site = InstructionSite(i.text, i.span, self.function.name)
+        binder = InstructionBinder(self.places, i)
+        if place in self.places.shadows:
+            binder.check_defined()
+            block.steps = tuple(binder.before[:1])
+
+        def transfer(r: Registers, g: Any) -> Any:
+            p = r[place]
+            return g.branch(~p if negated else p, following, skip)
+
+        block.transfer = transfer
+
+
+def _tests_guard(i: TypedInstruction) -> bool:
+    """Whether the guard becomes a branch around the instruction."""
+    if i.guard is None:
+        return False
+    return i.record.collective or (i.record.control and not i.record.reads_guard)
+
+
+def _unguarded(i: TypedInstruction) -> TypedInstruction:
+    return replace(i, guard=None, guard_negated=False)
+
+
+def _node(i: TypedInstruction) -> Node:
+    reads = writes = 0
+    for spec in i.form.operands:
+        value = i.operands.get(spec.name)
+        if isinstance(value, CallOperand):
+            for a in (*value.arguments, value.callee):
+                for register in registers_of(a):
+                    reads |= 1 << register
+            for result in value.results:
+                for register in registers_of(result):
+                    writes |= 1 << register
+            continue
+        for register in registers_of(value):
+            if spec.kind != "value" or spec.read:
+                reads |= 1 << register
+            if spec.written:
+                writes |= 1 << register
+    kills = writes
+    if i.guard is not None and not _tests_guard(i):
+        reads |= (1 << i.guard.index) | writes
+        kills = 0
+    return Node(reads, writes, kills)
+
+
+def _bits(mask: int) -> list[int]:
+    out = []
+    while mask:
+        low = mask & -mask
+        out.append(low.bit_length() - 1)
+        mask ^= low
+    return out
+
+
+def _slot(p: Symbol | Register) -> tuple[int, int] | int:
+    return p.index if isinstance(p, Register) else (p.offset, p.size)
+
+
+def _jump(block: Block) -> Any:
+    return lambda r, g: g.jump(block)
+
+
+def _finish(r: Registers, g: Any) -> Any:
+    return g.ret()
+

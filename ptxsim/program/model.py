@@ -1,0 +1,94 @@
+"""The compiled program: routines of blocks of steps, bound to places in a register file.
+
+Nothing here refers to syntax or to typed modules, except sites, which name the instruction for
+messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..diagnostics import Span
+from ..isa.protocol import BoolArray, Registers, Step
+
+__all__ = ["Block", "Gate", "InstructionSite", "Link", "Program", "Routine", "Transfer"]
+
+#: Ends a block: moves the group (or parts of it) on; returns the group that goes on at once.
+Transfer = Callable[[Registers, Any], Any]
+#: Which lanes may pass a collective now: None for all.
+Gate = Callable[[Registers, Any], "BoolArray | None"]
+
+
+@dataclass(frozen=True, slots=True)
+class InstructionSite:
+    """An instruction as messages name it."""
+
+    text: str
+    span: Span
+    routine: str
+
+    @property
+    def line(self) -> int:
+        return self.span.line
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """Addresses that the loader chose."""
+
+    variables: Mapping[str, int]
+    functions: Mapping[str, int]
+    parameters: int
+    dynamic_shared: int
+
+
+class Block:
+    """A stretch of steps that all lanes of a group run together."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        #: place in the routine's order; lanes at a lower one go first
+        self.order = 0
+        self.steps: tuple[Step, ...] = ()
+        self.transfer: Transfer | None = None
+        self.gate: Gate | None = None
+        self.site: InstructionSite | None = None
+        self.successors: tuple[int, ...] = ()
+        #: register places to carry along when lanes arrive here
+        self.live: tuple[int, ...] = ()
+        #: PTX instructions in the block
+        self.length = 0
+        #: the block can be part of a wait loop: it reads what other threads may write
+        self.waits = False
+        self.executions = 0
+        self.lane_executions = 0
+
+
+@dataclass
+class Routine:
+    """An entry or a function."""
+
+    name: str
+    index: int
+    blocks: list[Block]
+    #: initial register file
+    template: Registers
+    frame_size: int
+    #: offset and size of the result and the parameters within the frame, or register places
+    results: tuple[tuple[int, int] | int, ...]
+    parameters: tuple[tuple[int, int] | int, ...]
+    #: place of the shadow flag of each register place that may be undefined
+    shadows: Mapping[int, int] = field(default_factory=dict)
+
+
+@dataclass
+class Program:
+    """All that a launch of one entry runs."""
+
+    entry: Routine
+    routines: Mapping[str, Routine]
+    #: function address -> routine
+    by_address: Mapping[int, Routine | str]
+    shared_size: int

@@ -1,0 +1,152 @@
+"""Initialisers of global and constant variables as bytes and relocations.
+
+Lists may be nested and short (the rest is zero); addresses of variables and functions become
+relocations that the loader fills in (PTX ISA 9.1, Initializers).
+"""
+
+from __future__ import annotations
+
+import struct
+
+from ..diagnostics import Span, did_you_mean
+from ..syntax import ast
+from ..types import ScalarType
+from .constants import ConstantError, FloatValue, evaluate
+from .scope import Scope
+from .typed import FunctionRef, Relocation, Symbol
+
+__all__ = ["initial_bytes"]
+
+_MAX_BYTES = 1 << 30
+
+
+def initial_bytes(
+    node: ast.Initializer, type_: ScalarType, shape: tuple[int | None, ...], scope: Scope
+) -> tuple[bytes, tuple[Relocation, ...], int]:
+    """The bytes, the relocations and the number of elements (settling an open first extent)."""
+    inner = 1
+    for extent in shape[1:]:
+        inner *= extent or 1
+    if shape and shape[0] is None:
+        rows = len(node.elements) if isinstance(node, ast.InitializerList) else 1
+        nested = isinstance(node, ast.InitializerList) and any(
+            isinstance(e, ast.InitializerList) for e in node.elements
+        )
+        total = rows * inner if nested or len(shape) == 1 else -(-rows // inner) * inner
+        shape = (total // inner, *shape[1:])
+    total = inner * (shape[0] or 1) if shape else 1
+    if total * type_.size > _MAX_BYTES:
+        raise ConstantError("the initialised variable is too large", node.span)
+    out = bytearray(total * type_.size)
+    relocations: list[Relocation] = []
+    sizes = [type_.size]
+    for extent in reversed(shape):
+        sizes.insert(0, sizes[0] * (extent or 1))
+    _fill(node, type_, sizes, 0, out, relocations, scope)
+    return bytes(out), tuple(relocations), total
+
+
+def _fill(
+    node: ast.Initializer,
+    type_: ScalarType,
+    sizes: list[int],
+    at: int,
+    out: bytearray,
+    relocations: list[Relocation],
+    scope: Scope,
+) -> None:
+    if not isinstance(node, ast.InitializerList):
+        _element(node, type_, at, out, relocations, scope)
+        return
+    if len(sizes) == 1 and len(node.elements) > 1:
+        raise ConstantError("too many values for a scalar", node.span)
+    end = at + sizes[0]
+    for element in node.elements:
+        if at >= end:
+            raise ConstantError("more values than the array has elements", element.span)
+        if isinstance(element, ast.InitializerList):
+            _fill(element, type_, sizes[1:] or sizes, at, out, relocations, scope)
+            at += (sizes[1:] or sizes)[0]
+        else:
+            _element(element, type_, at, out, relocations, scope)
+            at += type_.size
+
+
+def _element(
+    node: ast.Expression,
+    type_: ScalarType,
+    at: int,
+    out: bytearray,
+    relocations: list[Relocation],
+    scope: Scope,
+) -> None:
+    size = type_.size
+    address = _address(node, scope)
+    if address is not None:
+        name, addend, shift, width = address
+        if type_.kind == "f" or (width > size and size < 4):
+            raise ConstantError(f"an address does not fit a {type_} element", node.span)
+        relocations.append(Relocation(at, min(size, width), name, addend, shift))
+        return
+    value = evaluate(node)
+    if type_.kind == "f":
+        if not isinstance(value, FloatValue):
+            raise ConstantError(f"a float constant is expected for {type_}", node.span)
+        out[at : at + size] = _float_bytes(value, type_, node.span)
+        return
+    if isinstance(value, FloatValue):
+        if type_.kind != "b":
+            raise ConstantError(f"an integer constant is expected for {type_}", node.span)
+        out[at : at + size] = _float_bytes(value, type_, node.span)
+        return
+    out[at : at + size] = (value.value & ((1 << (8 * size)) - 1)).to_bytes(size, "little")
+
+
+def _float_bytes(value: FloatValue, type_: ScalarType, span: Span) -> bytes:
+    if type_.bits == 64:
+        return struct.pack("<d", value.value)
+    if type_.bits == 32:
+        if value.single_bits is not None:
+            return struct.pack("<I", value.single_bits)
+        try:
+            return struct.pack("<f", value.value)
+        except OverflowError:
+            return struct.pack("<f", float("inf") if value.value > 0 else float("-inf"))
+    if type_.bits == 16:
+        try:
+            return struct.pack("<e", value.value)
+        except OverflowError:
+            return struct.pack("<e", float("inf") if value.value > 0 else float("-inf"))
+    raise ConstantError(f"a float constant does not fit {type_}", span)
+
+
+def _address(node: ast.Expression, scope: Scope) -> tuple[str, int, int, int] | None:
+    """Symbol, addend, shift and width in bytes if the element is an address."""
+    if isinstance(node, ast.Binary) and node.operator == "+":
+        left = _address(node.left, scope)
+        if left is not None:
+            value = evaluate(node.right)
+            if isinstance(value, FloatValue):
+                raise ConstantError("an offset is an integer", node.span)
+            return left[0], left[1] + value.value, left[2], left[3]
+        return None
+    if isinstance(node, ast.Name):
+        return (*_symbol(node.text, node, scope), 0, 8) if node.text != "WARP_SZ" else None
+    if isinstance(node, ast.MaskedSymbol):
+        name, addend = _symbol(node.symbol, node, scope)
+        if node.function == "generic":
+            return name, addend, 0, 8
+        mask = int(node.function, 0)
+        shift = (mask & -mask).bit_length() - 1 if mask else 0
+        if mask == 0 or mask != 0xFF << shift or shift % 8:
+            raise ConstantError("a byte mask selects one byte, such as 0xff00", node.span)
+        return name, addend, shift, 1
+    return None
+
+
+def _symbol(name: str, node: ast.Expression, scope: Scope) -> tuple[str, int]:
+    entity = scope.find(name)
+    if isinstance(entity, Symbol | FunctionRef):
+        return entity.name, 0
+    hint = did_you_mean(name, scope)
+    raise ConstantError(f"unknown symbol '{name}'" + (f" ({hint})" if hint else ""), node.span)

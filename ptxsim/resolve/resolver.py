@@ -1,0 +1,621 @@
+"""From a syntax tree to a typed module: declarations, scopes, labels and form selection."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from ..diagnostics import Diagnostic, Source, Span, did_you_mean
+from ..isa import inventory
+from ..isa.record import Form, FormMismatch, Instruction, Mods, registry
+from ..syntax import ast
+from ..targets import PTX_VERSIONS, TARGETS, Target, parse_target
+from ..types import SCALAR_TYPES, ScalarType
+from .constants import ConstantError, FloatValue, evaluate
+from .initializers import initial_bytes
+from .operands import Mismatch, bind_operands
+from .scope import CallTable, Log, PrototypeRef, Scope, VectorRegister
+from .typed import (
+    FunctionRef,
+    LabelRef,
+    LabelTable,
+    Register,
+    Symbol,
+    TypedFunction,
+    TypedInstruction,
+    TypedModule,
+)
+
+__all__ = ["CODES", "resolve"]
+
+CODES = {
+    "PTX101": "unknown symbol",
+    "PTX102": "name declared twice",
+    "PTX103": "unknown instruction",
+    "PTX104": "illegal or missing modifier",
+    "PTX105": "wrong number of operands",
+    "PTX106": "operand of the wrong kind or type",
+    "PTX107": "needs another PTX ISA version or target",
+    "PTX108": "bad constant expression",
+    "PTX109": "bad declaration",
+    "PTX110": "unknown label",
+    "PTX111": "bad call",
+    "PTX400": "legal PTX that ptxsim does not model",
+}
+
+#: Bytes of static shared memory, local frame or parameters beyond which a declaration is refused.
+_LIMIT = 1 << 31
+
+_MAX_REGISTERS = 1 << 20
+
+
+@dataclass
+class _Area:
+    """A memory area that is laid out front to back."""
+
+    size: int = 0
+    symbols: list[Symbol] = field(default_factory=list)
+
+    def place(self, symbol: Symbol) -> Symbol:
+        offset = -(-self.size // symbol.align) * symbol.align
+        placed = replace(symbol, offset=offset)
+        self.size = offset + symbol.size
+        self.symbols.append(placed)
+        return placed
+
+
+@dataclass
+class _Body:
+    """State while the body of one function is read."""
+
+    registers: list[Register] = field(default_factory=list)
+    frame: _Area = field(default_factory=_Area)
+    shared: list[Symbol] = field(default_factory=list)
+    instructions: list[TypedInstruction] = field(default_factory=list)
+    unsupported: dict[int, Diagnostic] = field(default_factory=dict)
+    labels: dict[str, int] = field(default_factory=dict)
+
+
+def resolve(module: ast.Module, source: Source, target: str | None = None) -> TypedModule:
+    """Type a module.  Errors and ``unsupported`` notes are in ``diagnostics`` of the result.
+
+    ``target`` replaces the one of the ``.target`` directive.
+    """
+    return _Resolver(source, target).run(module)
+
+
+class _Resolver:
+    def __init__(self, source: Source, target: str | None) -> None:
+        self.source = source
+        self.log = Log()
+        self.unsupported: list[Diagnostic] = []
+        self.wanted_target = target
+        self.version = (1, 0)
+        self.version_span = self.target_span = Span(1, 1, 1, 1)
+        self.target = Target(20)
+        self.target_options: tuple[str, ...] = ()
+        self.address_size = 32
+        self.top = Scope()
+        self.shared = _Area()
+        self.functions: dict[str, TypedFunction] = {}
+        self.aliases: dict[str, str] = {}
+        self.variables: dict[str, Symbol] = {}
+        self.known: dict[tuple[str, ...], list[tuple[Instruction, Form, Mods]]] = {}
+        self.static = 0
+
+    # --- module ---------------------------------------------------------------------------------
+
+    def run(self, module: ast.Module) -> TypedModule:
+        self._header(module)
+        for item in module.items:
+            match item:
+                case ast.VariableDeclaration():
+                    self._module_variables(item)
+                case ast.Function():
+                    self._function(item)
+                case ast.AliasDirective():
+                    self.aliases[item.name] = item.target
+                    self.top.names.setdefault(item.name, FunctionRef(item.name))
+        return TypedModule(
+            self.source,
+            self.version,
+            self.target,
+            self.address_size,
+            self.functions,
+            self.aliases,
+            self.variables,
+            self.shared.size,
+            tuple(self.log.items + self.unsupported),
+        )
+
+    def _header(self, module: ast.Module) -> None:
+        first = module.items[0] if module.items else None
+        if not isinstance(first, ast.VersionDirective):
+            self.log.error("PTX109", "a module begins with a .version directive", module.span)
+            return
+        self.version = (first.major, first.minor)
+        self.version_span = first.span
+        if self.version not in PTX_VERSIONS:
+            self.log.error(
+                "PTX107", f"PTX ISA version {first.major}.{first.minor} does not exist", first.span
+            )
+        directives = [i for i in module.items if isinstance(i, ast.TargetDirective)]
+        if not directives:
+            self.log.error("PTX109", "a .target directive is missing", first.span)
+        for item in directives:
+            self._target(item)
+        sizes = [i for i in module.items if isinstance(i, ast.AddressSizeDirective)]
+        for size in sizes:
+            if size.size not in (32, 64):
+                self.log.error("PTX109", ".address_size is 32 or 64", size.span)
+        self.address_size = sizes[0].size if sizes else 32
+        repeated = [i for i in module.items[1:] if isinstance(i, ast.VersionDirective)]
+        for item in (*repeated, *sizes[1:]):
+            self.log.error("PTX109", "this directive may occur only once", item.span)
+
+    def _target(self, item: ast.TargetDirective) -> None:
+        self.target_span = item.span
+        names = [t for t in item.targets if t.startswith("sm_") or t.startswith("compute_")]
+        self.target_options = tuple(t for t in item.targets if t not in names)
+        for option in self.target_options:
+            known = ("texmode_unified", "texmode_independent", "debug", "map_f64_to_f32")
+            if option not in known:
+                self.log.error(
+                    "PTX109", f"unknown .target option '{option}'", item.span,
+                    did_you_mean(option, (*known, *TARGETS)),
+                )  # fmt: skip
+        if not names:
+            return
+        text = self.wanted_target or names[0]
+        target = parse_target(text)
+        if target is None:
+            self.log.error(
+                "PTX107", f"unknown target '{text}'", item.span, did_you_mean(text, TARGETS)
+            )
+            return
+        self.target = target
+        since = TARGETS[text]
+        if self.version < since and not self.wanted_target:
+            self.log.error(
+                "PTX107",
+                f"target {text} needs PTX ISA version {since[0]}.{since[1]} or later",
+                item.span,
+                notes=(("the version is set here", self.version_span),),
+            )
+
+    # --- declarations ---------------------------------------------------------------------------
+
+    def _type(self, name: str, span: Span) -> ScalarType:
+        type_ = SCALAR_TYPES.get(name)
+        if type_ is None:
+            known = [n for n, t in SCALAR_TYPES.items() if t.kind != "a"]
+            self.log.error("PTX109", f"unknown type '.{name}'", span, did_you_mean(name, known))
+            return SCALAR_TYPES["b32"]
+        if type_.kind == "a":
+            self.log.error(
+                "PTX109",
+                f".{name} is an instruction type; declare a .b{type_.bits} variable",
+                span,
+            )
+        return type_
+
+    def _count(self, node: ast.Expression, what: str, span: Span) -> int:
+        try:
+            value = evaluate(node)
+        except ConstantError as error:
+            self.log.error("PTX108", error.message, error.span)
+            return 1
+        if isinstance(value, FloatValue) or not 0 <= value.value < _LIMIT:
+            self.log.error("PTX109", f"{what} must be a small positive integer", span)
+            return 1
+        return value.value
+
+    def _extent(
+        self, extents: tuple[ast.Expression | None, ...], span: Span
+    ) -> tuple[int | None, bool]:
+        """Elements of an array (None for a scalar) and whether the first extent is open."""
+        if not extents:
+            return None, False
+        total = 1
+        for extent in extents:
+            if extent is not None:
+                total *= self._count(extent, "an array extent", span)
+        if total >= _LIMIT:
+            self.log.error("PTX109", "the array is too large", span)
+            total = 1
+        return total, extents[0] is None
+
+    def _shape(self, v: ast.Variable) -> tuple[int | None, ...]:
+        return tuple(
+            None if e is None else self._count(e, "an array extent", v.span) for e in v.extents
+        )
+
+    def _alignment(self, node: ast.Expression | None, natural: int, span: Span) -> int:
+        if node is None:
+            return natural
+        align = self._count(node, "an alignment", span)
+        if align <= 0 or align & (align - 1):
+            self.log.error("PTX109", f".align {align} is not a power of two", span)
+            return natural
+        return align
+
+    def _symbol(self, d: ast.VariableDeclaration, v: ast.Variable, type_: ScalarType) -> Symbol:
+        count, open_ = self._extent(v.extents, v.span)
+        lanes = d.vector or 1
+        size = type_.size * lanes
+        natural = size
+        data: bytes | None = None
+        relocations = ()
+        if v.initializer is not None:
+            if d.space not in ("global", "const"):
+                self.log.error("PTX109", f"a .{d.space} variable cannot be initialised", v.span)
+            else:
+                try:
+                    data, relocations, found = initial_bytes(
+                        v.initializer, type_, self._shape(v), self.top
+                    )
+                    if open_:
+                        count = found
+                except ConstantError as error:
+                    self.log.error("PTX108", error.message, error.span)
+        elif open_ and "extern" not in d.linkage:
+            self.log.error("PTX109", f"the extent of '{v.name}' is missing", v.span)
+        total = size * (1 if count is None else count)
+        if open_ and v.initializer is None:
+            total = 0
+        return Symbol(
+            v.name,
+            d.space,
+            type_,
+            total,
+            self._alignment(d.align, natural, d.span),
+            data=data,
+            relocations=relocations,
+            external="extern" in d.linkage,
+            count=count,
+            span=v.span,
+        )
+
+    def _names(self, v: ast.Variable) -> list[ast.Variable]:
+        if v.count is None:
+            return [v]
+        if not 0 < v.count <= _MAX_REGISTERS:
+            self.log.error("PTX109", f"'{v.name}<{v.count}>' declares no sensible number", v.span)
+            return []
+        return [replace(v, name=f"{v.name}{n}", count=None) for n in range(v.count)]
+
+    def _module_variables(self, d: ast.VariableDeclaration) -> None:
+        type_ = self._type(d.type, d.span)
+        if d.space in ("reg", "local", "param", "sreg"):
+            self.log.error("PTX109", f".{d.space} variables are declared inside a function", d.span)
+            return
+        for v in d.variables:
+            for one in self._names(v):
+                symbol = self._symbol(d, one, type_)
+                if d.space == "shared":
+                    symbol = self._place_shared(symbol)
+                else:
+                    self._keep_variable(symbol)
+                known = self.top.names.get(symbol.name)
+                if isinstance(known, Symbol) and known.external:
+                    self.top.names[symbol.name] = symbol
+                else:
+                    self.top.declare(symbol.name, symbol, one.span, self.log)
+
+    def _place_shared(self, symbol: Symbol) -> Symbol:
+        if symbol.size == 0:
+            return symbol  # dynamic: lies behind the static part, known at launch
+        return self.shared.place(symbol)
+
+    def _keep_variable(self, symbol: Symbol) -> None:
+        known = self.variables.get(symbol.name)
+        if known is None or known.external:
+            self.variables[symbol.name] = symbol
+
+    # --- functions ------------------------------------------------------------------------------
+
+    def _parameter(
+        self, p: ast.Parameter, area: _Area, body: _Body, scope: Scope | None
+    ) -> Symbol | Register:
+        type_ = self._type(p.type, p.span)
+        if p.space == "reg":
+            register = Register(p.name, len(body.registers), type_)
+            body.registers.append(register)
+            if scope:
+                scope.declare(p.name, register, p.span, self.log)
+            return register
+        count, _ = self._extent(p.extents, p.span)
+        size = type_.size * (p.vector or 1) * (1 if count is None else count)
+        symbol = area.place(
+            Symbol(
+                p.name,
+                "param",
+                type_,
+                size,
+                self._alignment(p.align, type_.size * (p.vector or 1), p.span),
+                pointer=p.pointer,
+                count=count,
+                span=p.span,
+            )
+        )
+        if scope and p.name != "_":
+            scope.declare(p.name, symbol, p.span, self.log)
+        return symbol
+
+    def _function(self, node: ast.Function) -> None:
+        scope = Scope(self.top)
+        body = _Body()
+        area = _Area() if node.kind == "entry" else body.frame
+        results = tuple(self._parameter(p, area, body, scope) for p in node.results)
+        parameters = tuple(self._parameter(p, area, body, scope) for p in node.parameters)
+        if node.kind == "entry" and area.size > 32764:
+            self.log.error("PTX109", "kernel parameters exceed 32764 bytes", node.name_span)
+        directives = {}
+        for d in node.directives:
+            values = [v for v in d.values if not isinstance(v, str)]
+            directives[d.name] = tuple(self._count(v, "a value", d.span) for v in values)
+        known = self.functions.get(node.name)
+        if known is None:
+            self.top.declare(node.name, FunctionRef(node.name), node.name_span, self.log)
+        elif known.instructions is not None and node.body is not None:
+            self.log.error("PTX102", f"'{node.name}' already has a body", node.name_span)
+        function = TypedFunction(
+            node.name, node.kind, results, parameters, (), None, {}, 0, area.size, directives,
+            node.name_span,
+        )  # fmt: skip
+        if node.body is None:
+            if known is None:
+                self.functions[node.name] = function
+            return
+        self.functions.setdefault(node.name, function)
+        self._collect_labels(node.body, scope)
+        self._statements(node.body, scope, body)
+        instructions = tuple(_with_labels(i, body.labels) for i in body.instructions)
+        self.functions[node.name] = replace(
+            function,
+            registers=tuple(body.registers),
+            instructions=instructions,
+            labels=dict(body.labels),
+            frame_size=body.frame.size,
+            shared=tuple(body.shared),
+            unsupported=body.unsupported,
+        )
+
+    def _collect_labels(self, statements: tuple[ast.Statement, ...], scope: Scope) -> None:
+        """Labels may be used before they stand; their places are filled in afterwards."""
+        for s in statements:
+            if isinstance(s, ast.Label):
+                scope.declare(s.name, LabelRef(_label_key(s), -1), s.span, self.log)
+
+    def _statements(
+        self, statements: tuple[ast.Statement, ...], scope: Scope, body: _Body
+    ) -> None:
+        for s in statements:
+            match s:
+                case ast.Instruction():
+                    self._instruction(s, scope, body)
+                case ast.Label():
+                    body.labels[_label_key(s)] = len(body.instructions)
+                case ast.Block(inner):
+                    nested = Scope(scope)
+                    self._collect_labels(inner, nested)
+                    self._statements(inner, nested, body)
+                case ast.VariableDeclaration():
+                    self._local_variables(s, scope, body)
+                case ast.BranchTargets():
+                    self._branch_targets(s, scope)
+                case ast.CallTargets():
+                    scope.declare(s.name, CallTable(s.name, s.targets), s.span, self.log)
+                case ast.Prototype():
+                    table = PrototypeRef(s.label, len(s.results), len(s.parameters))
+                    scope.declare(s.label, table, s.span, self.log)
+
+    def _branch_targets(self, s: ast.BranchTargets, scope: Scope) -> None:
+        targets: list[LabelRef] = []
+        for text in s.targets:
+            names = [text]
+            if text.endswith(">") and "<" in text:
+                stem, _, count = text[:-1].partition("<")
+                names = [f"{stem}{n}" for n in range(min(int(count), _MAX_REGISTERS))]
+            for name in names:
+                entity = scope.find(name)
+                if isinstance(entity, LabelRef):
+                    targets.append(entity)
+                else:
+                    known = [n for n in scope if isinstance(scope.find(n), LabelRef)]
+                    self.log.error(
+                        "PTX110", f"unknown label '{name}'", s.span, did_you_mean(name, known)
+                    )
+        scope.declare(s.name, LabelTable(s.name, tuple(targets)), s.span, self.log)
+
+    def _local_variables(self, d: ast.VariableDeclaration, scope: Scope, body: _Body) -> None:
+        type_ = self._type(d.type, d.span)
+        for v in d.variables:
+            for one in self._names(v):
+                if d.space == "reg":
+                    self._register(d, one, type_, scope, body)
+                    continue
+                if type_.kind == "p":
+                    self.log.error("PTX109", ".pred variables live in .reg only", d.span)
+                    return
+                symbol = self._symbol(d, one, type_)
+                if d.space in ("local", "param"):
+                    symbol = body.frame.place(symbol)
+                elif d.space == "shared":
+                    symbol = self._place_shared(symbol)
+                    body.shared.append(symbol)
+                else:
+                    self.static += 1
+                    symbol = replace(symbol, name=f"{symbol.name}@{self.static}")
+                    self._keep_variable(symbol)
+                scope.declare(one.name, symbol, one.span, self.log)
+
+    def _register(
+        self, d: ast.VariableDeclaration, v: ast.Variable, type_: ScalarType, scope: Scope, body: _Body
+    ) -> None:
+        if len(body.registers) >= _MAX_REGISTERS:
+            self.log.error("PTX109", "too many registers in one function", v.span)
+            return
+        if d.vector:
+            elements = []
+            for component in "xyzw"[: d.vector]:
+                register = Register(f"{v.name}.{component}", len(body.registers), type_)
+                body.registers.append(register)
+                elements.append(register)
+            scope.declare(v.name, VectorRegister(v.name, tuple(elements)), v.span, self.log)
+            return
+        register = Register(v.name, len(body.registers), type_)
+        body.registers.append(register)
+        scope.declare(v.name, register, v.span, self.log)
+
+    # --- instructions ---------------------------------------------------------------------------
+
+    def _instruction(self, node: ast.Instruction, scope: Scope, body: _Body) -> None:
+        guard: Register | None = None
+        if node.guard is not None:
+            entity = scope.find(node.guard.register)
+            if isinstance(entity, Register) and entity.type.kind == "p":
+                guard = entity
+            elif entity is None:
+                scope.unknown(node.guard.register, node.guard.span, self.log, "predicate")
+            else:
+                self.log.error(
+                    "PTX106", f"the guard '{node.guard.register}' is not a .pred register",
+                    node.guard.span,
+                )  # fmt: skip
+        chosen = self._choose(node, scope, body)
+        if chosen is None:
+            return
+        record, form, m, operands = chosen
+        body.instructions.append(
+            TypedInstruction(
+                record,
+                form,
+                m,
+                operands,
+                guard,
+                bool(node.guard and node.guard.negated),
+                ".".join(node.opcode),
+                node.span,
+                node.opcode_span,
+            )
+        )
+
+    def _candidates(self, node: ast.Instruction) -> list[tuple[Instruction, Form, Mods]] | None:
+        """All forms whose modifiers fit, with a message for the best miss if there is none."""
+        opcode = node.opcode
+        if opcode in self.known:
+            return self.known[opcode]
+        name = inventory.mnemonic(opcode)
+        if name is None:
+            names = set(registry.names()) | inventory.MNEMONICS
+            self.log.error(
+                "PTX103", f"unknown instruction '{opcode[0]}'", node.opcode_span,
+                did_you_mean(".".join(opcode[:2]), names) or did_you_mean(opcode[0], names),
+            )  # fmt: skip
+            return None
+        if name not in registry:
+            return []
+        words = opcode[name.count(".") + 1 :]
+        found: list[tuple[Instruction, Form, Mods]] = []
+        best: FormMismatch | None = None
+        for record in registry[name]:
+            for form in record.forms:
+                try:
+                    m = form.match(words)
+                except FormMismatch as error:
+                    if best is None or error.score > best.score:
+                        best = error
+                    continue
+                reason = record.check(m)
+                if reason is None:
+                    found.append((record, form, m))
+                else:
+                    best = FormMismatch(reason, 99)
+        if not found:
+            assert best is not None
+            legal = {w for r in registry[name] for f in r.forms for s in f.slots for w in s.domain}
+            hint = did_you_mean(best.word, legal) if best.word else None
+            self.log.error("PTX104", f"{name}: {best}", node.opcode_span, hint)
+            return None
+        self.known[opcode] = found
+        return found
+
+    def _choose(self, node: ast.Instruction, scope: Scope, body: _Body):  # type: ignore[no-untyped-def]
+        candidates = self._candidates(node)
+        if candidates is None:
+            return None
+        if not candidates:
+            name = inventory.mnemonic(node.opcode)
+            return self._not_modelled(node, body, f"'{name}' is not modelled by ptxsim")
+        best: Mismatch | None = None
+        floor_problem = None
+        for record, form, m in candidates:
+            try:
+                operands = bind_operands(record, form, m, node, scope)
+            except Mismatch as error:
+                if best is None or error.score > best.score:
+                    best = error
+                continue
+            problem = self._floor(record, form, m)
+            if problem is not None:
+                floor_problem = problem
+                continue
+            if form.unsupported:
+                return self._not_modelled(node, body, form.unsupported)
+            return record, form, m, operands
+        if floor_problem is not None:
+            what, needs = floor_problem
+            self.log.error(
+                "PTX107",
+                f"{what} needs {needs}; this module has PTX ISA version"
+                f" {self.version[0]}.{self.version[1]} and target {self.target}",
+                node.opcode_span,
+                notes=(
+                    ("the target is set here", self.target_span),
+                    ("the PTX ISA version is set here", self.version_span),
+                ),
+            )
+            return None
+        assert best is not None
+        text = best.message if best.code == "PTX105" else f"{'.'.join(node.opcode)}: {best.message}"
+        self.log.error(best.code, text, best.span, best.help)
+        return None
+
+    def _floor(self, record: Instruction, form: Form, m: Mods) -> tuple[str, str] | None:
+        checks = [("", record.floor), *form.floors(m)]
+        for word, floor in checks:
+            needs = floor.unmet(self.version, self.target)
+            if needs:
+                return (f"'{record.name}'" if not word else f"'{record.name}' with .{word}"), needs
+        return None
+
+    def _not_modelled(self, node: ast.Instruction, body: _Body, reason: str) -> None:
+        d = Diagnostic("PTX400", reason, node.opcode_span)
+        self.unsupported.append(d)
+        body.unsupported[len(body.instructions)] = d
+        record = registry["unsupported"][0]
+        form = record.forms[0]
+        body.instructions.append(
+            TypedInstruction(
+                record, form, Mods({}), {}, None, False, ".".join(node.opcode), node.span,
+                node.opcode_span,
+            )
+        )  # fmt: skip
+        return None
+
+
+def _label_key(label: ast.Label) -> str:
+    """Labels of different scopes may share a name; their place makes them distinct."""
+    return f"{label.name}@{label.span.line}:{label.span.column}"
+
+
+def _with_labels(i: TypedInstruction, labels: dict[str, int]) -> TypedInstruction:
+    changed = {}
+    for name, value in i.operands.items():
+        if isinstance(value, LabelRef):
+            changed[name] = LabelRef(value.name.split("@")[0], labels[value.name])
+        elif isinstance(value, LabelTable):
+            refs = tuple(LabelRef(t.name.split("@")[0], labels[t.name]) for t in value.targets)
+            changed[name] = LabelTable(value.name, refs)
+    return replace(i, operands={**i.operands, **changed}) if changed else i
+

@@ -1,0 +1,243 @@
+"""What resolve makes of a module: symbols bound, forms chosen, operands typed.
+
+Spans are kept; syntax nodes are not.  Everything here is data, so that any later stage, a dump or
+a test can read it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from ..diagnostics import Diagnostic, Source, Span
+from ..isa.record import Form, Instruction, Mods
+from ..targets import Target
+from ..types import ScalarType
+
+__all__ = [
+    "AddressOperand",
+    "CallOperand",
+    "Constant",
+    "FunctionRef",
+    "LabelRef",
+    "LabelTable",
+    "Negated",
+    "OperandValue",
+    "PredicatePair",
+    "Register",
+    "RegisterGroup",
+    "Relocation",
+    "Sink",
+    "SpecialRegister",
+    "Symbol",
+    "SymbolAddress",
+    "TypedFunction",
+    "TypedInstruction",
+    "TypedModule",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """A declared register; ``index`` counts within its function."""
+
+    name: str
+    index: int
+    type: ScalarType
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """An immediate as the bit pattern of its operand's type."""
+
+    bits: int
+    width: int
+
+
+@dataclass(frozen=True, slots=True)
+class SpecialRegister:
+    """``%tid.x`` and its kin; ``name`` has no percent sign, ``width`` is 32 or 64 bits."""
+
+    name: str
+    width: int
+
+
+@dataclass(frozen=True, slots=True)
+class Relocation:
+    """A place in an initialiser that holds an address: ``size`` bytes at ``offset``.
+
+    ``shift`` is the bit position of the byte mask forms (``0xff00(sym)``: bits 8 to 15).
+    """
+
+    offset: int
+    size: int
+    symbol: str
+    addend: int = 0
+    shift: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """A variable in an addressable state space.
+
+    ``offset`` is its place in the shared, local or parameter area that resolve laid out; global
+    and constant variables are placed when the module is loaded.  ``size`` is 0 for an array of
+    unknown extent (dynamic shared memory).
+    """
+
+    name: str
+    space: str
+    type: ScalarType
+    size: int
+    align: int
+    offset: int = 0
+    data: bytes | None = None
+    relocations: tuple[Relocation, ...] = ()
+    external: bool = False
+    pointer: bool = False
+    count: int | None = None
+    span: Span | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class SymbolAddress:
+    """The address of a variable plus ``offset`` bytes, used as a value."""
+
+    symbol: Symbol
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionRef:
+    """A function or entry by name, used as a value or a callee."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sink:
+    """The bit bucket ``_``."""
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterGroup:
+    """``{a, b, ...}``."""
+
+    elements: tuple[Register | Constant | Sink | SpecialRegister, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PredicatePair:
+    """``d|p``: either part may be the sink."""
+
+    first: Register | Sink
+    second: Register | Sink
+
+
+@dataclass(frozen=True, slots=True)
+class Negated:
+    """``!p`` as a source operand."""
+
+    register: Register
+
+
+@dataclass(frozen=True, slots=True)
+class AddressOperand:
+    """``[base + offset]``; ``base`` is None for an absolute address."""
+
+    base: Register | Symbol | None
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LabelRef:
+    """A branch target as an index into the function's instructions."""
+
+    name: str
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class LabelTable:
+    """The targets of a ``.branchtargets`` list."""
+
+    name: str
+    targets: tuple[LabelRef, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CallOperand:
+    """All operands of a call.
+
+    ``callee`` is a function name or, for an indirect call, a register; ``results`` and
+    ``arguments`` are registers, constants or parameter-space variables.
+    """
+
+    callee: FunctionRef | Register
+    results: tuple[Register | Symbol | Sink, ...]
+    arguments: tuple[Register | Symbol | Constant, ...]
+    candidates: tuple[str, ...] | None = None
+
+
+OperandValue: TypeAlias = (
+    "Register | Constant | SpecialRegister | SymbolAddress | FunctionRef | Sink | RegisterGroup"
+    " | PredicatePair | Negated | AddressOperand | LabelRef | LabelTable | CallOperand"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TypedInstruction:
+    """An instruction with its record, form, modifiers and operands by name."""
+
+    record: Instruction
+    form: Form
+    mods: Mods
+    operands: Mapping[str, OperandValue]
+    guard: Register | None
+    guard_negated: bool
+    text: str
+    span: Span
+    opcode_span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class TypedFunction:
+    """An entry or function whose body, if any, is a flat list of instructions."""
+
+    name: str
+    kind: str
+    results: tuple[Symbol | Register, ...]
+    parameters: tuple[Symbol | Register, ...]
+    registers: tuple[Register, ...]
+    instructions: tuple[TypedInstruction, ...] | None
+    labels: Mapping[str, int]
+    frame_size: int
+    parameter_size: int
+    directives: Mapping[str, tuple[int, ...]]
+    span: Span
+    shared: tuple[Symbol, ...] = ()
+    #: Instructions of this body that cannot run, by the index they would have had.
+    unsupported: Mapping[int, Diagnostic] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TypedModule:
+    """A whole module after resolve."""
+
+    source: Source
+    version: tuple[int, int]
+    target: Target
+    address_size: int
+    functions: Mapping[str, TypedFunction]
+    aliases: Mapping[str, str]
+    variables: Mapping[str, Symbol]
+    shared_size: int
+    diagnostics: tuple[Diagnostic, ...]
+
+    @property
+    def entries(self) -> tuple[str, ...]:
+        """Names of the kernels with a body, in text order."""
+        return tuple(
+            f.name for f in self.functions.values() if f.kind == "entry" and f.instructions is not None
+        )

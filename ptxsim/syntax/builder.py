@@ -1,0 +1,409 @@
+"""From the parser's reductions to syntax nodes, while the text is parsed."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+from lark import Token, Transformer, v_args
+
+from ..diagnostics import Span
+from . import ast
+
+__all__ = ["Builder", "TooDeep"]
+
+#: Nesting of expressions, brackets and scopes beyond which text is refused.
+MAX_DEPTH = 200
+
+_MEMBER_FIELDS = frozenset("xyzwrgba")
+
+
+class TooDeep(Exception):
+    """The text nests deeper than any sensible program does."""
+
+    def __init__(self, span: Span) -> None:
+        super().__init__(str(span))
+        self.span = span
+
+
+class _Group:
+    """A parenthesised list whose meaning (expression or call list) is not settled yet."""
+
+    __slots__ = ("elements", "span")
+
+    def __init__(self, elements: tuple[Any, ...], span: Span) -> None:
+        self.elements = elements
+        self.span = span
+
+
+def _at(token: Token) -> Span:
+    return Span(token.line, token.column, token.end_line, token.end_column)  # type: ignore[arg-type]
+
+
+def _present(items: Any) -> list[Any]:
+    return [i for i in items if i is not None]
+
+
+def integer_value(text: str) -> tuple[int, bool]:
+    """The value of an integer literal and whether it has the suffix U."""
+    unsigned = text.endswith("U")
+    digits = text[:-1] if unsigned else text
+    if len(digits) > 1 and digits[0] == "0" and digits[1] not in "xXbB":
+        return int(digits, 8), unsigned
+    return int(digits, 0), unsigned
+
+
+@v_args(inline=True)
+class Builder(Transformer):  # type: ignore[type-arg]
+    """Makes one node for each reduction.  ``depths`` holds how deep nested nodes are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.depths: dict[int, int] = {}
+        self._names: dict[str, str] = {}
+        self._opcodes: dict[str, tuple[str, ...]] = {}
+
+    def reset(self) -> None:
+        """Forget the depths of the last text."""
+        self.depths.clear()
+
+    def _word(self, token: Token) -> str:
+        return self._names.setdefault(token.value, token.value)
+
+    def _deeper(self, node: Any, *children: Any) -> Any:
+        depth = 1 + max((self.depths.get(id(c), 0) for c in children), default=0)
+        if depth > MAX_DEPTH:
+            raise TooDeep(node.span)
+        self.depths[id(node)] = depth
+        return node
+
+    # --- expressions and operands ---------------------------------------------------------------
+
+    def name(self, token: Token) -> ast.Name:
+        return ast.Name(self._word(token), _at(token))
+
+    def member(self, token: Token) -> Any:
+        base, _, field = token.value.rpartition(".")
+        if "." not in base and "::" not in token.value and field in _MEMBER_FIELDS:
+            return ast.Member(base, field, _at(token))
+        return ast.Name(token.value, _at(token))
+
+    def integer(self, token: Token) -> ast.IntLiteral:
+        value, unsigned = integer_value(token.value[:80])
+        return ast.IntLiteral(value, unsigned, token.value, _at(token))
+
+    def decimal(self, token: Token) -> ast.FloatLiteral:
+        bits = struct.unpack("<Q", struct.pack("<d", float(token.value)))[0]
+        return ast.FloatLiteral(bits, "decimal", token.value, _at(token))
+
+    def hex_float(self, token: Token) -> ast.FloatLiteral:
+        kind = "0" + token.value[1].lower()
+        return ast.FloatLiteral(int(token.value[2:], 16), kind, token.value, _at(token))
+
+    def group(self, *elements: Any) -> _Group:
+        items = tuple(_present(elements))
+        span = items[0].span.to(items[-1].span) if items else Span(1, 1, 1, 1)
+        group = _Group(items, span)
+        self._deeper(group, *items)
+        return group
+
+    def _plain(self, node: Any) -> Any:
+        """A parenthesised expression stands for what is in the parentheses."""
+        while isinstance(node, _Group):
+            if len(node.elements) != 1:
+                raise Misplaced(node.span, "a parenthesised list is only legal in a call")
+            node = node.elements[0]
+        return node
+
+    def unary(self, operator: Token, operand: Any) -> ast.Unary:
+        operand = self._plain(operand)
+        node = ast.Unary(operator.value, operand, _at(operator).to(operand.span))
+        return self._deeper(node, operand)  # type: ignore[no-any-return]
+
+    def binary(self, left: Any, operator: Token, right: Any) -> ast.Binary:
+        left, right = self._plain(left), self._plain(right)
+        node = ast.Binary(operator.value, left, right, left.span.to(right.span))
+        return self._deeper(node, left, right)  # type: ignore[no-any-return]
+
+    def conditional(self, condition: Any, yes: Any, no: Any) -> ast.Conditional:
+        condition, yes, no = self._plain(condition), self._plain(yes), self._plain(no)
+        node = ast.Conditional(condition, yes, no, condition.span.to(no.span))
+        return self._deeper(node, condition, yes, no)  # type: ignore[no-any-return]
+
+    def cast(self, type_: Token, operand: Any) -> ast.Cast:
+        operand = self._plain(operand)
+        node = ast.Cast(type_.value[1:], operand, _at(type_).to(operand.span))
+        return self._deeper(node, operand)  # type: ignore[no-any-return]
+
+    def subscript(self, symbol: Token, index: Any) -> ast.Subscript:
+        index = self._plain(index)
+        return ast.Subscript(symbol.value, index, _at(symbol).to(index.span))
+
+    def masked(self, function: Token, symbol: Token) -> ast.MaskedSymbol:
+        return ast.MaskedSymbol(function.value, symbol.value, _at(function).to(_at(symbol)))
+
+    def vector(self, *elements: Any) -> ast.Vector:
+        items = tuple(self._plain(e) for e in elements)
+        node = ast.Vector(items, items[0].span.to(items[-1].span))
+        return self._deeper(node, *items)  # type: ignore[no-any-return]
+
+    def address(self, *parts: Any) -> ast.Address:
+        items = tuple(self._plain(p) for p in parts)
+        node = ast.Address(items, items[0].span.to(items[-1].span))
+        return self._deeper(node, *items)  # type: ignore[no-any-return]
+
+    def pair(self, first: Any, second: Any) -> ast.Pair:
+        second = self._plain(second)
+        return ast.Pair(first, second, first.span.to(second.span))
+
+    def _operand(self, node: Any, call: bool) -> Any:
+        if isinstance(node, _Group):
+            if call:
+                return ast.Group(tuple(self._plain(e) for e in node.elements), node.span)
+            return self._plain(node)
+        if isinstance(node, ast.Binary) and node.operator == "|":
+            sides = (node.left, node.right)
+            if any(isinstance(s, ast.Name | ast.Member) for s in sides):
+                return ast.Pair(node.left, node.right, node.span)
+        return node
+
+    # --- statements -----------------------------------------------------------------------------
+
+    def guard(self, bang: Token | None, name: Token) -> ast.Guard:
+        return ast.Guard(self._word(name), bang is not None, _at(name))
+
+    def opcode(self, first: Token, *rest: Token) -> tuple[tuple[str, ...], Span]:
+        text = first.value + "".join(t.value for t in rest)
+        parts = self._opcodes.get(text)
+        if parts is None:
+            parts = self._opcodes[text] = tuple(text.split("."))
+        span = _at(first)
+        return parts, span.to(_at(rest[-1])) if rest else span
+
+    def instruction(
+        self, guard: ast.Guard | None, opcode: tuple[tuple[str, ...], Span], *operands: Any
+    ) -> ast.Instruction:
+        parts, span = opcode
+        call = parts[0] == "call"
+        items = tuple([self._operand(o, call) for o in operands if o is not None])
+        start = guard.span if guard is not None else span
+        whole = start.to(items[-1].span) if items else start.to(span)
+        return ast.Instruction(parts, items, guard, whole, span)
+
+    def label(self, name: Token) -> ast.Label:
+        return ast.Label(name.value, _at(name))
+
+    def block(self, *body: Any) -> ast.Block:
+        items = tuple(_present(body))
+        span = items[0].span.to(items[-1].span) if items else Span(1, 1, 1, 1)
+        node = ast.Block(items, span)
+        return self._deeper(node, *items)  # type: ignore[no-any-return]
+
+    def table_entry(self, name: Token, count: Token | None) -> str:
+        return name.value if count is None else f"{name.value}<{int(count.value, 0)}>"
+
+    def branch_targets(self, name: Token, *targets: str) -> ast.BranchTargets:
+        return ast.BranchTargets(name.value, targets, _at(name))
+
+    def call_targets(self, name: Token, *targets: Token) -> ast.CallTargets:
+        return ast.CallTargets(name.value, tuple(t.value for t in targets), _at(name))
+
+    def loc_function(self, *items: Token | None) -> tuple[str, int, tuple[int, int, int]]:
+        word, label, *rest = items
+        offset = rest.pop(0)
+        inlined, file, line, column = rest
+        assert word and label and inlined and file and line and column
+        if word.value != "function_name" or inlined.value != "inlined_at":
+            raise Misplaced(_at(word), "'function_name LABEL, inlined_at FILE LINE COLUMN' expected")
+        place = (int(file), int(line), int(column))
+        return label.value, int(offset.value) if offset else 0, place
+
+    def loc(self, file: Token, line: Token, column: Token, extra: Any) -> ast.LocDirective:
+        name, offset, place = extra if extra is not None else (None, 0, None)
+        span = _at(file).to(_at(column))
+        return ast.LocDirective(int(file), int(line), int(column), name, offset, place, span)
+
+    def pragma(self, *texts: Token) -> ast.PragmaDirective:
+        return ast.PragmaDirective(
+            tuple(t.value[1:-1] for t in texts), _at(texts[0]).to(_at(texts[-1]))
+        )
+
+    # --- declarations ---------------------------------------------------------------------------
+
+    def type(self, token: Token) -> Token:
+        return token
+
+    def linkages(self, *tokens: Token) -> tuple[Token, ...]:
+        return tokens
+
+    def align(self, value: Any) -> tuple[str, Any]:
+        return "align", self._plain(value)
+
+    def vector_width(self, token: Token) -> tuple[str, int]:
+        return "vector", int(token.value[2:])
+
+    def attribute(self, name: Token, *values: Any) -> str:
+        from .printer import expression_text
+
+        given = [expression_text(self._plain(v)) for v in values if v is not None]
+        return name.value[1:] + (f"({', '.join(given)})" if given else "")
+
+    def attributes(self, *texts: str) -> tuple[str, tuple[str, ...]]:
+        return "attributes", texts
+
+    def extent(self, value: Any) -> tuple[str, Any]:
+        return "extent", None if value is None else self._plain(value)
+
+    def initializer_list(self, *elements: Any) -> ast.InitializerList:
+        items = tuple(self._plain(e) for e in elements if e is not None)
+        span = items[0].span.to(items[-1].span) if items else Span(1, 1, 1, 1)
+        node = ast.InitializerList(items, span)
+        return self._deeper(node, *items)  # type: ignore[no-any-return]
+
+    def variable(self, name: Token, count: Token | None, *rest: Any) -> ast.Variable:
+        extents = tuple(i[1] for i in rest if isinstance(i, tuple))
+        last = rest[-1] if rest else None
+        initializer = None if isinstance(last, tuple) or last is None else self._plain(last)
+        number = None if count is None else integer_value(count.value)[0]
+        return ast.Variable(self._word(name), number, extents, initializer, _at(name))
+
+    def declaration(
+        self, linkage: tuple[Token, ...], space: Token, *rest: Any
+    ) -> ast.VariableDeclaration:
+        qualifiers = dict(i for i in rest if isinstance(i, tuple))
+        type_ = next(i for i in rest if isinstance(i, Token))
+        variables = tuple(i for i in rest if isinstance(i, ast.Variable))
+        return ast.VariableDeclaration(
+            space.value[1:],
+            type_.value[1:],
+            variables,
+            tuple(t.value[1:] for t in linkage),
+            qualifiers.get("align"),
+            qualifiers.get("vector"),
+            qualifiers.get("attributes", ()),
+            _at(linkage[0] if linkage else space).to(variables[-1].span),
+        )
+
+    def item_declaration(self, node: ast.VariableDeclaration) -> ast.VariableDeclaration:
+        return node
+
+    # --- functions ------------------------------------------------------------------------------
+
+    def pointer(self, space: Token | None, align: Any) -> tuple[str, Any]:
+        return "pointer", (space and space.value[1:], None if align is None else self._plain(align))
+
+    def parameter(self, space: Token, *rest: Any) -> ast.Parameter:
+        pairs = [i for i in rest if isinstance(i, tuple)]
+        qualifiers = {k: v for k, v in pairs if k != "extent"}
+        type_, name = (i for i in rest if isinstance(i, Token))
+        pointer = qualifiers.get("pointer")
+        return ast.Parameter(
+            name.value,
+            space.value[1:],
+            type_.value[1:],
+            qualifiers.get("align"),
+            qualifiers.get("vector"),
+            tuple(v for k, v in pairs if k == "extent"),
+            pointer is not None,
+            pointer[0] if pointer else None,
+            pointer[1] if pointer else None,
+            qualifiers.get("attributes", ()),
+            _at(space).to(_at(name)),
+        )
+
+    def parameter_list(self, *parameters: Any) -> tuple[ast.Parameter, ...]:
+        return tuple(_present(parameters))
+
+    def function_directive(self, name: Token, *values: Any) -> ast.FunctionDirective:
+        given = tuple(self._plain(v) for v in values if v is not None)
+        return ast.FunctionDirective(name.value[1:], given, _at(name))
+
+    def function_pragma(self, *texts: Token) -> ast.FunctionDirective:
+        return ast.FunctionDirective("pragma", tuple(t.value[1:-1] for t in texts), _at(texts[0]))
+
+    def no_body(self) -> None:
+        return None
+
+    def body(self, *statements: Any) -> tuple[Any, ...]:
+        return tuple(_present(statements))
+
+    def function(self, linkage: tuple[Token, ...], kind: Token, *rest: Any) -> ast.Function:
+        results, name, parameters, *more = rest
+        body = more.pop()
+        start = _at(linkage[0] if linkage else kind)
+        return ast.Function(
+            kind.value[1:],
+            name.value,
+            results or (),
+            parameters or (),
+            tuple(t.value[1:] for t in linkage),
+            tuple(more),
+            body,
+            start.to(_at(name)),
+            _at(name),
+        )
+
+    def labelled_prototype(self, label: Token, *rest: Any) -> ast.Prototype:
+        results, name, parameters, *directives = rest
+        return ast.Prototype(
+            label.value, name.value, results or (), parameters or (), tuple(directives), _at(label)
+        )
+
+    # --- module ---------------------------------------------------------------------------------
+
+    def version(self, number: Token) -> ast.VersionDirective:
+        major, _, minor = number.value.partition(".")
+        if not (major.isdigit() and minor.isdigit()):
+            raise Misplaced(_at(number), "a version such as 9.0 is expected")
+        return ast.VersionDirective(int(major), int(minor), _at(number))
+
+    def target(self, *names: Token) -> ast.TargetDirective:
+        span = _at(names[0]).to(_at(names[-1]))
+        return ast.TargetDirective(tuple(n.value for n in names), span)
+
+    def address_size(self, size: Token) -> ast.AddressSizeDirective:
+        return ast.AddressSizeDirective(integer_value(size.value)[0], _at(size))
+
+    def file(
+        self, index: Token, path: Token, time: Token | None, size: Token | None
+    ) -> ast.FileDirective:
+        return ast.FileDirective(
+            int(index.value),
+            path.value[1:-1],
+            int(time.value) if time else None,
+            int(size.value) if size else None,
+            _at(index).to(_at(path)),
+        )
+
+    def alias(self, name: Token, target: Token) -> ast.AliasDirective:
+        return ast.AliasDirective(name.value, target.value, _at(name).to(_at(target)))
+
+    def debug_line(self, token: Token) -> None:
+        return None
+
+    def section_reference(self, name: Token, plus: Token | None, offset: Token | None) -> Any:
+        node = ast.Name(name.value, _at(name))
+        if plus is None or offset is None:
+            return node
+        return ast.Binary("+", node, self.integer(offset), _at(name).to(_at(offset)))
+
+    def section_data(self, type_: Token, *values: Any) -> ast.SectionData:
+        return ast.SectionData(
+            type_.value[1:], tuple(self._plain(v) for v in values), _at(type_)
+        )
+
+    def section(self, name: Token, *items: Any) -> ast.Section:
+        return ast.Section(name.value, tuple(_present(items)), _at(name))
+
+    def start(self, *items: Any) -> ast.Module:
+        kept = tuple(_present(items))
+        return ast.Module(kept, kept[0].span.to(kept[-1].span) if kept else Span(1, 1, 1, 1))
+
+
+class Misplaced(Exception):
+    """A construct that the grammar takes and that is illegal where it stands."""
+
+    def __init__(self, span: Span, message: str) -> None:
+        super().__init__(message)
+        self.span = span
+        self.message = message
