@@ -115,7 +115,7 @@ class OperandSpec:
     optional: bool = False
 
 
-_SLOT = re.compile(r"\s*(?P<name>[\w:]+)(?P<opt>\?)?(?P<set>:\{(?P<words>[^}]*)\})?")
+_SLOT = re.compile(r"\s*(?P<name>\w+(?:::\w+)*)(?P<opt>\?)?(?P<set>:\{(?P<words>[^}]*)\})?")
 _OPERAND = re.compile(
     r"(?P<flags>[=+^~#!]*)(?P<name>\w+)\.(?P<type>\w+)(\*(?P<count>\w+))?(?P<pair>\|p)?(?P<opt>\?)?$"
 )
@@ -242,6 +242,8 @@ class Instruction:
     approximate: ClassVar[bool] = False
     #: Starts a basic block of its own because lanes may have to wait for others here.
     collective: ClassVar[bool] = False
+    #: For collectives: the finding class when lanes wait here for ever.
+    waits_as: ClassVar[str] = "collective-divergence"
     #: Ends a basic block: the record's ``transfer`` decides where lanes go.
     control: ClassVar[bool] = False
     #: A control instruction whose transfer looks at the guard itself (``bra``).

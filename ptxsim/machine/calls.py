@@ -13,9 +13,9 @@ import numpy as np
 from ..isa.protocol import Array, Registers, Site
 from ..program import Argument, CallPlan, Routine
 from . import builtins
-from .group import Group
 
 if TYPE_CHECKING:
+    from .group import Group
     from .scheduler import Scheduler
 
 __all__ = ["call", "copy_results"]

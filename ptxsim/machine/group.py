@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..isa.protocol import Array, BoolArray, Registers, Site
+from ..windows import LOCAL_SIZE, LOCAL_WINDOW, SHARED_SIZE, SHARED_WINDOW
 from . import access, calls
 from .access import Access
 
@@ -151,6 +152,23 @@ class Group:
 
     def warps(self) -> WarpArrangement:
         return self._warps
+
+    def in_window(self, space: str, address: Array) -> BoolArray:
+        """Whether generic addresses (uint64) lie in a state space (isspacep)."""
+        memory = self.wave.memory
+        if space == "shared":
+            return (address >= SHARED_WINDOW) & (address < SHARED_WINDOW + SHARED_SIZE)
+        if space == "local":
+            return (address >= LOCAL_WINDOW) & (address < LOCAL_WINDOW + LOCAL_SIZE)
+        inside = np.zeros(address.shape, bool)
+        for a in memory.allocations():
+            if a.space == space and space != "global":
+                begin = memory.address(a)
+                inside |= (address >= begin) & (address < begin + a.size)
+        if space != "global":
+            return inside
+        shared, local = self.in_window("shared", address), self.in_window("local", address)
+        return ~(shared | local | self.in_window("const", address))
 
     # --- memory ---------------------------------------------------------------------------------
 

@@ -17,9 +17,8 @@ from .faults import Stop
 from .group import Group
 from .memory import Allocation, GlobalMemory
 from .scheduler import Limits, Scheduler
-from .waiting import explain
 from .wave import FindingSink, Geometry, Wave
-from .windows import CODE_BASE
+from ..windows import CODE_BASE
 
 __all__ = ["Buffer", "LaunchRecord", "Outcome", "SCHEDULES", "run"]
 
@@ -87,7 +86,7 @@ def _load_variables(module: TypedModule, memory: GlobalMemory) -> tuple[dict[str
             continue
         allocation = memory.allocate(
             symbol.size, symbol.name.split("@")[0], align=max(symbol.align, 16),
-            readonly=symbol.space == "const",
+            readonly=symbol.space == "const", space=symbol.space,
         )  # fmt: skip
         places[name] = allocation
         if symbol.data is not None:
@@ -140,7 +139,7 @@ def _load_arguments(
         else:
             data = argument
         block[parameter.offset : parameter.offset + len(data)] = data
-    allocation = memory.allocate(len(block), "kernel parameters", readonly=True)
+    allocation = memory.allocate(len(block), "kernel parameters", readonly=True, space="param")
     memory.contents(allocation)[:] = np.frombuffer(bytes(block), np.uint8)
     return buffers, memory.address(allocation)
 
@@ -164,7 +163,7 @@ def run(record: LaunchRecord, sink: FindingSink) -> Outcome:
         try:
             for ctas in _waves(record):
                 services: dict[str, Any] = {
-                    "clock": clock, "heap": heap, "printf": outcome.printf, "explain": explain,
+                    "clock": clock, "heap": heap, "printf": outcome.printf,
                     "async_copies": AsyncCopies(early=record.schedule == "early-async"),
                 }  # fmt: skip
                 wave = Wave(

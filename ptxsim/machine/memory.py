@@ -33,6 +33,8 @@ class Allocation:
     readonly: bool = False
     #: some byte may be undefined; loads then look at the shadow bytes
     maybe_undefined: bool = False
+    #: global, const or param
+    space: str = "global"
 
     @property
     def size(self) -> int:
@@ -72,6 +74,7 @@ class GlobalMemory:
         align: int = 256,
         readonly: bool = False,
         defined: bool = True,
+        space: str = "global",
     ) -> Allocation:
         """A new stretch of ``size`` bytes; its bytes are zero, defined or not."""
         align = max(align, 16)
@@ -83,7 +86,7 @@ class GlobalMemory:
         if needed > len(self.bytes):
             self._resize(max(-(-needed // 4096) * 4096, min(2 * len(self.bytes), self.limit)))
         self._used = -(-needed // _GUARD) * _GUARD
-        allocation = Allocation(start, end, name, readonly, not defined)
+        allocation = Allocation(start, end, name, readonly, not defined, space)
         at = bisect_right(self._starts, start)
         self._starts.insert(at, start)
         self._allocations.insert(at, allocation)

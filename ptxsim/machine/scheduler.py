@@ -12,7 +12,6 @@ CTA has.  When nothing is ready but lanes wait, that is a fault, named by what t
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import Any
 
@@ -24,6 +23,7 @@ from . import calls
 from .barriers import Barriers
 from .faults import Stop
 from .group import Frame, Group, take_registers
+from .waiting import explain
 from .wave import Wave
 
 __all__ = ["Limits", "Scheduler"]
@@ -302,22 +302,11 @@ class Scheduler:
         self._waiting[key] = group if other is None else self.merge([other, group])
 
     def _unblock(self) -> bool:
-        """Nothing is ready: let collectives at different places meet, else report."""
+        """Nothing is ready: done, or lanes wait for ever."""
         if not self._waiting and not self.barriers.waiting:
             return False
-        for rendezvous in self.wave.service("rendezvous"):
-            freed = rendezvous(list(self._waiting.values()))
-            if freed:
-                for group in freed:
-                    self._waiting.pop(self._key(group), None)
-                    self.push(group)
-                return True
-        self._report_waiting()
-        raise Stop
-
-    def _report_waiting(self) -> None:
-        explain: Callable[..., None] = self.wave.service("explain")
         explain(self, list(self._waiting.values()), self.barriers)
+        raise Stop
 
     def _stuck(self, later: list[Group]) -> bool:
         """Whether all these loops came back to the same state with memory unchanged."""

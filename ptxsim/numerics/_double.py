@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
@@ -34,7 +32,7 @@ def fused(a: Bits, b: Bits, c: Bits, rounding: Rounding) -> Floats:
     fast = _fast_fused(a.view(np.float64), b.view(np.float64), c.view(np.float64))
     if any_lane(~easy):
         exact = _exact_fused(a, b, c, rounding)
-        return select(easy, fast.view(U64), exact.view(U64)).view(np.float64)
+        fast = select(easy, fast.view(U64), exact.view(U64)).view(np.float64)
     return fast
 
 
@@ -56,7 +54,7 @@ def _fast_fused(a: Floats, b: Floats, c: Floats) -> Floats:
     tail, error = _two_sum(total_low, rest)
     toward_zero = ((error < 0) & (tail > 0)) | ((error > 0) & (tail < 0))
     odd = (tail.view(U64) - toward_zero) | (error != 0)
-    result = value + odd.view(np.float64)
+    result: Floats = value + odd.view(np.float64)
     zero = result == 0
     if any_lane(zero):  # an exact zero has the sign of the plain sum
         plain = high + c

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ._elementwise import any_lane, select
-from .formats import Bits, Mask, Rounding
+from .formats import Mask, Rounding
 
 __all__ = ["fused", "odd_single", "odd_sum", "rounded", "total"]
 

@@ -238,6 +238,7 @@ class _Compiler:
             if i.record.collective and at == begin:
                 block.gate = i.record.gate(binder)
                 block.site = binder.site
+                block.waits_as = i.record.waits_as
             if i.record.needs_defined:
                 binder.check_defined()
             steps += [*binder.before, step, *binder.after]
@@ -253,6 +254,9 @@ class _Compiler:
             i = _unguarded(last) if _tests_guard(last) else last
             control = ControlBinder(self.places, i, following, self.blocks_at)
             block.transfer = last.record.transfer(control)
+            if last.record.collective:
+                block.gate = last.record.gate(control)
+                block.waits_as = last.record.waits_as
             if last.record.needs_defined:
                 control.check_defined()
             steps += control.before

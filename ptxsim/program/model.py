@@ -55,6 +55,8 @@ class Block:
         self.transfer: Transfer | None = None
         self.gate: Gate | None = None
         self.site: InstructionSite | None = None
+        #: the finding class when lanes wait at the gate for ever
+        self.waits_as = ""
         self.successors: tuple[int, ...] = ()
         #: register places to carry along when lanes arrive here
         self.live: tuple[int, ...] = ()

@@ -397,7 +397,7 @@ def _raw(kind: str, operand: ast.Operand, scope: Scope) -> OperandValue:
     entity = scope.find(operand.text)
     wanted = {"label": LabelRef, "targets": LabelTable}[kind]
     if not isinstance(entity, wanted):
-            names = [n for n in scope if isinstance(scope.find(n), wanted)]
+        names = [n for n in scope if isinstance(scope.find(n), wanted)]
         raise Mismatch(
             f"unknown label '{operand.text}'" if kind == "label" else f"unknown list '{operand.text}'",
             operand.span,

@@ -1,0 +1,304 @@
+"""The Python interface: assemble text, look at its kernels, launch them on the simulator."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .diagnostics import Diagnostic, Severity, Source
+from .errors import PtxError, UsageError
+from .machine.launch import SCHEDULES, Buffer, LaunchRecord, run
+from .machine.wave import Dimensions, Geometry
+from .report import FindingLog, Output, Report
+from .resolve import resolve
+from .resolve.typed import Symbol, TypedFunction, TypedModule
+from .syntax import parse
+from .targets import TARGETS
+
+__all__ = ["Kernel", "Module", "Parameter", "assemble", "undefined"]
+
+TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
+
+
+class UndefinedArray(np.ndarray):  # type: ignore[type-arg]
+    """An array whose bytes a kernel may not read before it has written them."""
+
+
+def undefined(shape: int | tuple[int, ...], dtype: Any) -> NDArray[Any]:
+    """An array for results: zero for NumPy, undefined for the kernel until it is written."""
+    return np.zeros(shape, dtype).view(UndefinedArray)
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A kernel parameter: ``type`` has no dot; ``count`` is None for a scalar."""
+
+    name: str
+    type: str
+    count: int | None
+    pointer: bool
+    size: int
+
+
+def assemble(text_or_path: str | Path, target: str | None = None, name: str | None = None) -> Module:
+    """Assemble PTX text, or the file at a path; :class:`PtxError` if the PTX is invalid.
+
+    ``target`` replaces the module's ``.target``.  Instructions that are legal and that ptxsim
+    does not model are in ``module.diagnostics``.
+    """
+    if target is not None and target not in TARGETS:
+        raise UsageError(f"unknown target '{target}'; known: {', '.join(TARGETS)}")
+    text = str(text_or_path)
+    if isinstance(text_or_path, Path) or ("\n" not in text and text.endswith(".ptx")):
+        name = name or text
+        try:
+            text = Path(text_or_path).read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"cannot read {name}: {error}") from None
+    source = Source(name or "<string>", text)
+    typed = resolve(parse(text, source.name), source, target)
+    errors = [d for d in typed.diagnostics if d.severity is Severity.ERROR and d.code != "PTX400"]
+    if errors:
+        raise PtxError(errors, source)
+    return Module(typed)
+
+
+class Module:
+    """An assembled module."""
+
+    def __init__(self, typed: TypedModule) -> None:
+        self.typed = typed
+
+    @property
+    def source(self) -> Source:
+        """The text and its name."""
+        return self.typed.source
+
+    @property
+    def diagnostics(self) -> tuple[Diagnostic, ...]:
+        """Warnings, and instructions that are not modelled (code PTX400)."""
+        return self.typed.diagnostics
+
+    @property
+    def target(self) -> str:
+        """The target, such as ``sm_80``."""
+        return str(self.typed.target)
+
+    @property
+    def entries(self) -> tuple[str, ...]:
+        """Names of the kernels."""
+        return self.typed.entries
+
+    def kernel(self, name: str | None = None) -> Kernel:
+        """A kernel by name; without a name the only one."""
+        if name is None:
+            if len(self.entries) != 1:
+                raise UsageError(f"name one of the entries: {', '.join(self.entries) or 'none'}")
+            name = self.entries[0]
+        if name not in self.entries:
+            raise UsageError(f"no entry '{name}'; there are: {', '.join(self.entries) or 'none'}")
+        return Kernel(self, self.typed.functions[name])
+
+    def __getitem__(self, name: str) -> Kernel:
+        return self.kernel(name)
+
+
+class Kernel:
+    """An entry of a module, ready to launch."""
+
+    def __init__(self, module: Module, function: TypedFunction) -> None:
+        self.module = module
+        self._function = function
+
+    @property
+    def name(self) -> str:
+        """The name of the entry."""
+        return self._function.name
+
+    @property
+    def source(self) -> Source:
+        """The text that it comes from."""
+        return self.module.source
+
+    @property
+    def params(self) -> tuple[Parameter, ...]:
+        """The parameters in order."""
+        out = []
+        for p in self._function.parameters:
+            assert isinstance(p, Symbol)
+            out.append(Parameter(p.name, p.type.name, p.count, p.pointer, p.size))
+        return tuple(out)
+
+    def launch(
+        self,
+        *,
+        grid: int | Sequence[int],
+        block: int | Sequence[int],
+        args: Sequence[Any] = (),
+        cluster: int | Sequence[int] | None = None,
+        smem: int = 0,
+        tools: str | Sequence[str] = "all",
+        schedule: str = "default",
+        max_instructions: int | None = None,
+        jobs: int = 1,
+        backend: str = "sim",
+        wave_ctas: int | None = None,
+    ) -> Report:
+        """Run the kernel; arrays among ``args`` are buffers and hold the results afterwards.
+
+        ``grid``, ``block`` and ``cluster`` are counts of CTAs, threads and CTAs; ``smem`` is
+        dynamic shared memory in bytes.  :class:`UsageError` for a launch that cannot be made.
+        """
+        if backend != "sim":
+            raise UsageError(f"backend '{backend}' is not available; use 'sim'")
+        if jobs != 1:
+            raise UsageError("jobs other than 1 are not available")
+        _check_tools(tools)
+        _check_schedule(schedule)
+        geometry = self._geometry(grid, block, cluster, smem)
+        if len(args) != len(self.params):
+            raise UsageError(
+                f"'{self.name}' has {len(self.params)} parameters, {len(args)} arguments given"
+            )
+        arguments = tuple(_argument(p, a) for p, a in zip(self.params, args, strict=True))
+        log = FindingLog()
+        record = LaunchRecord(
+            self.module.typed,
+            self.name,
+            geometry,
+            arguments,
+            schedule=schedule,
+            wave_ctas=wave_ctas,
+            **({} if max_instructions is None else {"max_instructions": max_instructions}),
+        )
+        outcome = run(record, log.add_raw)
+        outputs: dict[str, Output] = {}
+        for position, value in enumerate(args):
+            if not isinstance(value, np.ndarray) or position not in outcome.buffers:
+                continue
+            data = outcome.contents(position)
+            if value.flags.writeable:
+                value.reshape(-1).view(np.uint8)[:] = data
+            outputs[self.params[position].name] = Output(
+                str(value.dtype), value.shape, value, outcome.undefined(position)
+            )
+        return Report(
+            file=self.source.name,
+            entry=self.name,
+            target=self.module.target,
+            findings=log.findings(),
+            outputs=outputs,
+            counters=_counters(outcome.program),
+            printf="".join(outcome.printf),
+        )
+
+    def _geometry(self, grid: Any, block: Any, cluster: Any, smem: int) -> Geometry:
+        directives = self._function.directives
+        shape = cluster
+        if shape is None and "reqnctapercluster" in directives:
+            shape = directives["reqnctapercluster"]
+        g = Geometry(
+            _dimensions(grid, "grid"), _dimensions(block, "block"),
+            _dimensions(1 if shape is None else shape, "cluster"), smem,
+        )  # fmt: skip
+        if g.threads > 1024:
+            raise UsageError(f"a CTA has at most 1024 threads, block={g.block} has {g.threads}")
+        if g.ctas > 1 << 24:
+            raise UsageError(f"grid={g.grid} has {g.ctas} CTAs; at most 2^24 are simulated")
+        for name, b, c in zip("xyz", g.grid, g.cluster, strict=True):
+            if b % c:
+                raise UsageError(f"grid {name} = {b} is not a multiple of the cluster's {c}")
+        required = directives.get("reqntid")
+        if required and math.prod(required) != g.threads:
+            raise UsageError(f"the kernel requires {required} threads (.reqntid), not {g.block}")
+        most = directives.get("maxntid")
+        if most and math.prod(most) < g.threads:
+            raise UsageError(f"the kernel allows {most} threads (.maxntid), not {g.block}")
+        total = self.module.typed.shared_size + smem
+        if not 0 <= smem or total > 228 << 10:
+            raise UsageError(f"{total} bytes of shared memory a CTA; at most {228 << 10} exist")
+        return g
+
+
+def _dimensions(value: Any, what: str) -> Dimensions:
+    parts = (value,) if isinstance(value, int | np.integer) else tuple(value)
+    if not 1 <= len(parts) <= 3 or any(int(p) < 1 for p in parts):
+        raise UsageError(f"{what} is one to three positive numbers, not {value!r}")
+    x, y, z = (*(int(p) for p in parts), 1, 1)[:3]
+    return x, y, z
+
+
+def _check_tools(tools: str | Sequence[str]) -> None:
+    names = tools.split(",") if isinstance(tools, str) else list(tools)
+    for name in names:
+        if name not in (*TOOLS, "all", "none"):
+            raise UsageError(f"unknown tool '{name}'; known: all, none, {', '.join(TOOLS)}")
+
+
+def _check_schedule(schedule: str) -> None:
+    kind, _, seed = schedule.partition(":")
+    if schedule in SCHEDULES[:-1] or (kind == "random" and seed.isdigit()):
+        return
+    raise UsageError(f"unknown schedule '{schedule}'; known: {', '.join(SCHEDULES)}")
+
+
+_PYTHON_TYPES = {
+    "u8": "u1", "u16": "u2", "u32": "u4", "u64": "u8", "s8": "i1", "s16": "i2", "s32": "i4",
+    "s64": "i8", "f32": "f4", "f64": "f8",
+}  # fmt: skip
+
+
+def _argument(parameter: Parameter, value: Any) -> Buffer | bytes:
+    """A buffer or the bytes of a parameter."""
+    p = parameter
+    if isinstance(value, np.ndarray) and value.shape != () and p.count is None:
+        if p.size != 8 and p.size != 4:
+            raise UsageError(f"parameter '{p.name}' is .{p.type}; an array needs a pointer")
+        if not value.flags.c_contiguous:
+            raise UsageError(f"the array for '{p.name}' is not C-contiguous")
+        data = value.reshape(-1).view(np.uint8)
+        defined = not isinstance(value, UndefinedArray)
+        return Buffer(p.name, data, not value.flags.writeable, defined)
+    if value is None:
+        return bytes(p.size)
+    if isinstance(value, bytes | bytearray):
+        data_bytes = bytes(value)
+    elif isinstance(value, np.generic | np.ndarray):
+        data_bytes = value.tobytes()
+    elif hasattr(value, "value") and type(value).__module__ == "ctypes":
+        data_bytes = bytes(value)
+    elif isinstance(value, bool | int | float):
+        if p.type not in _PYTHON_TYPES or p.count is not None:
+            raise UsageError(
+                f"parameter '{p.name}' is .{p.type}: give a NumPy scalar, the type of {value!r} is open"
+            )
+        try:
+            data_bytes = np.array(value, _PYTHON_TYPES[p.type]).tobytes()
+        except (OverflowError, ValueError):
+            raise UsageError(f"{value!r} does not fit parameter '{p.name}' (.{p.type})") from None
+        if isinstance(value, float) and p.type[0] != "f":
+            raise UsageError(f"{value!r} is no value for parameter '{p.name}' (.{p.type})")
+    else:
+        raise UsageError(f"{type(value).__name__} is no argument for parameter '{p.name}'")
+    if len(data_bytes) != p.size:
+        raise UsageError(
+            f"parameter '{p.name}' has {p.size} bytes, the argument has {len(data_bytes)}"
+        )
+    return data_bytes
+
+
+def _counters(program: Any) -> dict[str, int]:
+    threads = warps = 0
+    for routine in {id(r): r for r in program.routines.values()}.values():
+        for block in routine.blocks:
+            threads += block.lane_executions * block.length
+            warps += block.executions * block.length
+    return {"thread_instructions": threads, "steps": warps}
+
+

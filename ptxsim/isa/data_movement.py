@@ -1,0 +1,452 @@
+"""Moves, loads, stores and addresses (PTX ISA 9.1, Data Movement and Conversion Instructions)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..types import SCALAR_TYPES, bits_dtype
+from ..windows import window_base
+from .protocol import Array, Registers, Step
+from .record import Form, Instruction, Mods, Pure, instruction
+
+__all__: list[str] = []
+
+_SECTION = "Data Movement and Conversion Instructions: "
+
+_ALL = "b8 b16 b32 b64 u8 u16 u32 u64 s8 s16 s32 s64 f32 f64"
+_CACHE = (
+    "evict?:{L1::evict_normal L1::evict_unchanged L1::evict_first L1::evict_last L1::no_allocate}"
+    " l2evict?:{L2::evict_last L2::evict_normal L2::evict_first} hint?:{L2::cache_hint}"
+    " prefetch?:{L2::64B L2::128B L2::256B}"
+)
+_SCOPES = "scope?:{cta gpu sys cluster@7.8+sm_90}"
+
+
+@instruction("mov", isa=_SECTION + "mov")
+class Mov(Pure):
+    """Copy a register, constant, address or special register."""
+
+    forms = (
+        Form("type:{pred}", "=d.type, a.type", floor="1.0"),
+        Form("type:{b16 b32 b64 u16 u32 u64 s16 s32 s64 f32 f64}", "=d.type, a.type"),
+        Form("type:{b128}", "=d.type, a.type", floor="8.3+sm_70"),
+        Form("type:{f16}", "=d.type, a.type", floor="4.2+sm_53"),
+    )
+
+    def evaluate(self, m: Mods) -> Callable[..., Any]:
+        return _same
+
+
+def _same(a: Array) -> Array:
+    return a
+
+
+class _Packing(Pure):
+    """Between one register and a brace group; element 0 is the lowest."""
+
+    #: word of the opcode -> how many elements of which type
+    splits = {
+        "b16": ((2, "b8"),),
+        "b32": ((2, "b16"), (4, "b8")),
+        "b64": ((2, "b32"), (4, "b16")),
+        "b128": ((2, "b64"), (4, "b32")),
+    }
+    parts = 2
+
+    def part(self, m: Mods) -> str:
+        return f"b{SCALAR_TYPES[m.type].bits // self.parts}"
+
+    def number(self, m: Mods) -> int:
+        return self.parts
+
+
+class _Pack(_Packing):
+    """Pack a brace group into a register."""
+
+    def evaluate(self, m: Mods) -> Callable[..., Any]:
+        bits = SCALAR_TYPES[m.type].bits
+        dtype = bits_dtype(bits)
+        step = bits // self.parts
+        if bits == 128:
+            return _pack128
+
+        def pack(*elements: Array) -> Array:
+            out = elements[0].astype(dtype)
+            for k, element in enumerate(elements[1:], 1):
+                out = out | (element.astype(dtype) << dtype.type(step * k))
+            return out
+
+        return pack
+
+
+def _pack128(*elements: Array) -> Array:
+    if len(elements) == 4:
+        low = elements[0].astype(np.uint64) | (elements[1].astype(np.uint64) << np.uint64(32))
+        high = elements[2].astype(np.uint64) | (elements[3].astype(np.uint64) << np.uint64(32))
+    else:
+        low, high = elements
+    return np.stack(np.broadcast_arrays(low, high))
+
+
+class _Unpack(_Packing):
+    """Unpack a register into a brace group; ``_`` drops an element."""
+
+    def evaluate(self, m: Mods) -> Callable[..., Any]:
+        bits = SCALAR_TYPES[m.type].bits
+        step = bits // self.parts
+        narrow = bits_dtype(step)
+        parts = self.parts
+        if bits == 128:
+            return _unpack128_2 if parts == 2 else _unpack128_4
+        wide = bits_dtype(bits)
+
+        def unpack(a: Array) -> tuple[Array, ...]:
+            return tuple((a >> wide.type(step * k)).astype(narrow) for k in range(parts))
+
+        return unpack
+
+
+def _unpack128_2(a: Array) -> tuple[Array, ...]:
+    return a[0], a[1]
+
+
+def _unpack128_4(a: Array) -> tuple[Array, ...]:
+    shift = np.uint64(32)
+    return tuple((w >> s).astype(np.uint32) for w in (a[0], a[1]) for s in (np.uint64(0), shift))
+
+
+_PACKABLE = "type:{b16@1.0 b32 b64 b128@8.3+sm_70}"
+
+
+@instruction("mov", isa=_SECTION + "mov")
+class MovPack2(_Pack):
+    """Pack two elements."""
+
+    forms = (Form(_PACKABLE, "=d.type, a.part*number"),)
+
+
+@instruction("mov", isa=_SECTION + "mov")
+class MovUnpack2(_Unpack):
+    """Unpack two elements."""
+
+    forms = (Form(_PACKABLE, "=~d.part*number, a.type"),)
+
+
+@instruction("mov", isa=_SECTION + "mov")
+class MovPack4(_Pack):
+    """Pack four elements."""
+
+    parts = 4
+    forms = (Form("type:{b32 b64 b128@8.3+sm_70}", "=d.type, a.part*number"),)
+
+
+@instruction("mov", isa=_SECTION + "mov")
+class MovUnpack4(_Unpack):
+    """Unpack four elements."""
+
+    parts = 4
+    forms = (Form("type:{b32 b64 b128@8.3+sm_70}", "=~d.part*number, a.type"),)
+
+
+# --- loads ------------------------------------------------------------------------------------------
+
+
+class _Memory(Instruction):
+    needs_defined = True
+    traps = ("misaligned", "oob", "uninit-global", "write-to-readonly")
+
+    def is_strong(self, m: Mods) -> bool:
+        """Whether other threads' writes are meant to be seen (a wait loop may spin on it)."""
+        return bool(m.sem or m.volatile or m.mmio) and m.sem != "weak"
+
+    def waits(self, m: Mods) -> bool:
+        return self.is_strong(m)
+
+    def check(self, m: Mods) -> str | None:
+        """Scope and semantics go together; ``.volatile`` takes neither (PTX ISA, ld, st)."""
+        if m.sem in ("relaxed", "acquire", "release") and not m.scope:
+            return f".{m.sem} needs a scope: .cta, .cluster, .gpu or .sys"
+        if m.scope and not m.sem and not m.mmio:
+            return f"the scope .{m.scope} is only legal with .relaxed, .acquire or .release"
+        return None
+
+
+def _element_size(m: Mods) -> int:
+    return SCALAR_TYPES[m.type].size
+
+
+class _Load(_Memory):
+    def space_of(self, m: Mods) -> str:
+        return m.space
+
+    def bind(self, b: Any) -> Step:
+        m = b.mods
+        size = _element_size(m)
+        writes = b.writes("d")
+        count = len(writes)
+        space = b.space("a", self.space_of(m))
+        address = b.address("a")
+        guard = b.guard()
+        site = b.site
+
+        def step(r: Registers, g: Any) -> None:
+            mask = g.mask(guard(r))
+            values = g.load(space, address(r, g), size, count, mask, site)
+            for write, value in zip(writes, values, strict=True):
+                write(r, value, mask)
+
+        return step
+
+
+_LD_SPACES = (
+    "space?:{const const::0@1.0 global local param param::entry@8.3 param::func@8.3 shared"
+    " shared::cta@7.8 shared::cluster@7.8+sm_90}"
+)
+
+
+@instruction("ld", isa=_SECTION + "ld")
+class Ld(_Load):
+    """Load from memory; sub-word values are extended to the register."""
+
+    forms = (
+        Form(
+            f"sem?:{{weak@6.0+sm_70 relaxed@6.0+sm_70 acquire@6.0+sm_70}} {_SCOPES}"
+            f" {_LD_SPACES} cop?:{{ca cg cs lu cv}} {_CACHE} vec?:{{v2 v4}} type:{{{_ALL}}}",
+            "=^~d.type*vec, [a], cache.b64?",
+        ),
+        Form(
+            f"volatile space?:{{const global local param shared shared::cta shared::cluster}}"
+            f" prefetch?:{{L2::64B L2::128B L2::256B}} vec?:{{v2 v4}} type:{{{_ALL}}}",
+            "=^~d.type*vec, [a]",
+        ),
+        Form(
+            f"mmio sem:{{relaxed}} scope:{{sys gpu cta cluster}} space?:{{global}} type:{{{_ALL}}}",
+            "=^d.type, [a]",
+            floor="8.2+sm_70",
+        ),
+        Form(
+            f"sem?:{{weak relaxed acquire}} {_SCOPES} {_LD_SPACES} {_CACHE} type:{{b128}}",
+            "=d.type, [a], cache.b64?",
+            floor="8.3+sm_70",
+        ),
+        Form(
+            f"sem?:{{weak relaxed acquire}} {_SCOPES} space:{{global}} {_CACHE} vec:{{v8}}"
+            " type:{b32 u32 s32 f32}",
+            "=~d.type*vec, [a], cache.b64?",
+            floor="8.8+sm_100",
+        ),
+        Form(
+            f"sem?:{{weak relaxed acquire}} {_SCOPES} space:{{global}} {_CACHE} vec:{{v4}}"
+            " type:{b64 u64 s64 f64}",
+            "=~d.type*vec, [a], cache.b64?",
+            floor="8.8+sm_100",
+        ),
+    )
+
+    def check(self, m: Mods) -> str | None:
+        if m.vec == "v4" and SCALAR_TYPES[m.type].bits == 64 and not (m.space == "global" and m.evict):
+            if m.space != "global":
+                return "a vector access has at most 128 bits (.v4 of 64-bit types: .global only)"
+        return super().check(m)
+
+
+@instruction("ld.global.nc", isa=_SECTION + "ld.global.nc", floor="3.1+sm_32")
+class LdGlobalNc(_Load):
+    """Load global data that the kernel does not write, by the non-coherent path."""
+
+    forms = (
+        Form(
+            f"cop?:{{ca cg cs}} {_CACHE} vec?:{{v2 v4}} type:{{{_ALL}}}",
+            "=^~d.type*vec, [a], cache.b64?",
+        ),
+        Form(f"{_CACHE} type:{{b128}}", "=d.type, [a], cache.b64?", floor="8.3+sm_70"),
+        Form(
+            f"{_CACHE} vec:{{v8}} type:{{b32 u32 s32 f32}}",
+            "=~d.type*vec, [a], cache.b64?",
+            floor="8.8+sm_100",
+        ),
+    )
+
+    def space_of(self, m: Mods) -> str:
+        return "global"
+
+    def is_strong(self, m: Mods) -> bool:
+        return False
+
+
+@instruction("ldu", isa=_SECTION + "ldu")
+class Ldu(_Load):
+    """Load data that is the same in the whole warp."""
+
+    forms = (Form(f"space?:{{global}} vec?:{{v2 v4}} type:{{{_ALL}}}", "=^d.type*vec, [a]"),)
+
+
+@instruction("st", isa=_SECTION + "st")
+class St(_Memory):
+    """Store to memory; the low bits of a wider register."""
+
+    forms = (
+        Form(
+            f"sem?:{{weak@6.0+sm_70 relaxed@6.0+sm_70 release@6.0+sm_70}} {_SCOPES}"
+            " space?:{global local param param::func@8.3 shared shared::cta@7.8"
+            f" shared::cluster@7.8+sm_90}} cop?:{{wb cg cs wt}} {_CACHE} vec?:{{v2 v4}}"
+            f" type:{{{_ALL}}}",
+            "[a], ^b.type*vec, cache.b64?",
+        ),
+        Form(
+            "volatile space?:{global local param shared shared::cta shared::cluster} vec?:{v2 v4}"
+            f" type:{{{_ALL}}}",
+            "[a], ^b.type*vec",
+        ),
+        Form(
+            f"mmio sem:{{relaxed}} scope:{{sys gpu cta cluster}} space?:{{global}} type:{{{_ALL}}}",
+            "[a], ^b.type",
+            floor="8.2+sm_70",
+        ),
+        Form(
+            f"sem?:{{weak relaxed release}} {_SCOPES} space?:{{global local param param::func shared"
+            f" shared::cta shared::cluster}} {_CACHE} type:{{b128}}",
+            "[a], b.type, cache.b64?",
+            floor="8.3+sm_70",
+        ),
+        Form(
+            f"sem?:{{weak relaxed release}} {_SCOPES} space:{{global}} {_CACHE} vec:{{v8}}"
+            " type:{b32 u32 s32 f32}",
+            "[a], b.type*vec, cache.b64?",
+            floor="8.8+sm_100",
+        ),
+    )
+
+    def waits(self, m: Mods) -> bool:
+        return False
+
+    def bind(self, b: Any) -> Step:
+        m = b.mods
+        size = _element_size(m)
+        sources = b.sources("b")
+        space = b.space("a", m.space)
+        address = b.address("a")
+        guard = b.guard()
+        site = b.site
+        if len(sources) == 1:
+            (only,) = sources
+
+            def step_one(r: Registers, g: Any) -> None:
+                g.store(space, address(r, g), size, (r[only],), g.mask(guard(r)), site)
+
+            return step_one
+
+        def step(r: Registers, g: Any) -> None:
+            values = [r[s] for s in sources]
+            g.store(space, address(r, g), size, values, g.mask(guard(r)), site)
+
+        return step
+
+
+# --- no effect on values ----------------------------------------------------------------------------
+
+
+class _Hint(Instruction):
+    def bind(self, b: Any) -> Step:
+        return _nothing
+
+
+def _nothing(r: Registers, g: Any) -> None:
+    """No effect on values."""
+
+
+@instruction("prefetch", isa=_SECTION + "prefetch, prefetchu", floor="2.0+sm_20")
+class Prefetch(_Hint):
+    """Prefetch a cache line: no effect on values."""
+
+    forms = (
+        Form("space?:{global local} level:{L1 L2}", "[a]"),
+        Form("space:{global} level:{L2::evict_last L2::evict_normal}", "[a]", floor="7.4+sm_80"),
+        Form("space?:{const param} tensormap", "[a]", floor="8.0+sm_90"),
+    )
+
+
+@instruction("prefetchu", isa=_SECTION + "prefetch, prefetchu", floor="2.0+sm_20")
+class Prefetchu(_Hint):
+    """Prefetch into the uniform cache: no effect on values."""
+
+    forms = (Form("L1", "[a]"),)
+
+
+@instruction("applypriority", isa=_SECTION + "applypriority", floor="7.4+sm_80")
+class Applypriority(_Hint):
+    """Change the eviction priority of a cache line: no effect on values."""
+
+    forms = (Form("space?:{global} L2::evict_normal", "[a], #n.u32"),)
+
+
+@instruction("createpolicy.fractional", isa=_SECTION + "createpolicy", floor="7.4+sm_80")
+class CreatepolicyFractional(Pure):
+    """Make a cache policy; its value is opaque, ours is zero."""
+
+    forms = (
+        Form(
+            "primary:{L2::evict_last L2::evict_normal L2::evict_first L2::evict_unchanged}"
+            " secondary?:{L2::evict_first L2::evict_unchanged} type:{b64}",
+            "=d.type, fraction.f32?",
+        ),
+    )
+
+    def evaluate(self, m: Mods) -> Callable[..., Any]:
+        return lambda *a: np.zeros(1, np.uint64)
+
+
+# --- addresses --------------------------------------------------------------------------------------
+
+
+@instruction("cvta", isa=_SECTION + "cvta", floor="2.0+sm_20")
+class Cvta(Pure):
+    """Between an address in a state space and a generic address."""
+
+    _SPACES = (
+        "{const@3.1 global local param@7.7 param::entry@8.3 shared shared::cta@7.8"
+        " shared::cluster@7.8+sm_90}"
+    )
+    forms = (
+        Form(f"to space:{_SPACES} type:{{u32 u64}}", "=d.type, a.type"),
+        Form(f"space:{_SPACES} type:{{u32 u64}}", "=d.type, a.type"),
+    )
+
+    def evaluate(self, m: Mods) -> Callable[..., Any]:
+        base = window_base(m.space)
+        if base == 0 or m.type == "u32":
+            return _same
+        offset = np.uint64(base)
+        if m.to:
+            return lambda a: a - offset
+        return lambda a: a + offset
+
+
+@instruction("isspacep", isa=_SECTION + "isspacep", floor="2.0+sm_20")
+class Isspacep(Instruction):
+    """Whether a generic address lies in the window of a state space."""
+
+    forms = (
+        Form(
+            "space:{const@3.1 global local shared shared::cta@7.8 shared::cluster@7.8+sm_90"
+            " param@7.7+sm_70 param::entry@8.3+sm_70}",
+            "=p.pred, a.address_type",
+        ),
+    )
+
+    def address_type(self, m: Mods) -> str:
+        return "b64"
+
+    def bind(self, b: Any) -> Step:
+        space = b.mods.space.split("::")[0]
+        source = b.source("a")
+        write = b.write("p")
+        guard = b.guard()
+
+        def step(r: Registers, g: Any) -> None:
+            write(r, g.in_window(space, r[source]), g.mask(guard(r)))
+
+        return step
