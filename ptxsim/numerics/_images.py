@@ -15,6 +15,7 @@ __all__ = [
     "canonical",
     "finish",
     "flush",
+    "image_bits",
     "is_nan",
     "ordered_image",
     "pack_half",
@@ -108,3 +109,11 @@ def ordered_image(a: Bits, fmt: Format) -> Floats:
             wide |= is_nan(a, fmt) * U32(F32.nan or 0)
         return wide.view(np.float32)
     return a.view(_FLOAT[fmt])
+
+
+def image_bits(image: Floats, fmt: Format) -> Bits:
+    """The patterns whose images these are; for 16-bit NaNs only that they are NaN."""
+    bits: Bits = image.view(f"u{image.dtype.itemsize}")
+    if bits.dtype == fmt.dtype:
+        return bits
+    return (bits >> U32(16)).astype(U16)

@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from ._elementwise import any_lane, select
-from ._images import flush, is_nan, ordered_image
+from ._images import flush, image_bits, is_nan, ordered_image
 from .formats import F32, F64, Bits, Format, Mask
 
 __all__ = [
@@ -37,23 +37,24 @@ NumberClass: TypeAlias = Literal[
 """What testp can ask."""
 
 
-def neg(a: Bits, *, fmt: Format, ftz: bool = False) -> Bits:
+def neg(a: Bits, *, fmt: Format, ftz: bool = False, keep_nan: bool = False) -> Bits:
     """``-a`` (ISA neg).
 
-    ptxas folds NaN to the other sign for f32 and f64, to the canonical NaN for f16 and bf16.
+    The manual leaves NaN open.  ptxas folds it to the canonical NaN for single f16 and bf16, and
+    turns the sign bit otherwise: the packed forms ask for that with ``keep_nan``.
     """
     if ftz:
         a = flush(a, fmt)
     turned: Bits = a ^ fmt.dtype.type(fmt.sign)
-    return _quiet_half(turned, fmt)
+    return turned if keep_nan else _quiet_half(turned, fmt)
 
 
-def abs_(a: Bits, *, fmt: Format, ftz: bool = False) -> Bits:
+def abs_(a: Bits, *, fmt: Format, ftz: bool = False, keep_nan: bool = False) -> Bits:
     """The magnitude of ``a`` (ISA abs); NaN as in :func:`neg`."""
     if ftz:
         a = flush(a, fmt)
     magnitude: Bits = a & fmt.dtype.type(fmt.sign - 1)
-    return _quiet_half(magnitude, fmt)
+    return magnitude if keep_nan else _quiet_half(magnitude, fmt)
 
 
 def _quiet_half(a: Bits, fmt: Format) -> Bits:
@@ -106,18 +107,19 @@ def _extreme(
         signs = (a ^ b) & sign
         a, b = a & ~sign, b & ~sign
     x, y = ordered_image(a, fmt), ordered_image(b, fmt)
-    value = np.fmax(x, y) if greatest else np.fmin(x, y)
+    value = np.maximum(x, y) if greatest else np.minimum(x, y)
+    bits = image_bits(value, fmt)
     same = x == y
-    bits = value.view(f"u{value.dtype.itemsize}")
-    if bits.dtype != fmt.dtype:
-        bits = (bits >> np.uint32(16)).astype(np.uint16)
     if any_lane(same & (value == 0)):
         # Equal operands differ at most in the sign of zero.
         bits = select(same, (a & b) if greatest else (a | b), bits)
-    bad = np.isnan(x) | np.isnan(y) if nan else np.isnan(value)
-    if xorsign_abs:
-        bits = bits | (signs * ~bad)
-    return select(bad, fmt.dtype.type(fmt.nan or 0), bits) if any_lane(bad) else bits
+    bad = np.isnan(value)
+    if any_lane(bad):
+        if not nan:  # fmin and fmax would treat signalling NaNs as the platform likes
+            bits = select(np.isnan(x), b, select(np.isnan(y), a, bits))
+            bad = np.isnan(x) & np.isnan(y)
+        bits = select(bad, fmt.dtype.type(fmt.nan or 0), bits)
+    return bits | (signs * ~bad) if xorsign_abs else bits
 
 
 def compare(op: Comparison, a: Bits, b: Bits, *, fmt: Format, ftz: bool = False) -> Mask:

@@ -1,0 +1,207 @@
+"""Comparison and selection (PTX ISA 9.1, Comparison and Selection Instructions)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ..numerics import comparison, integer, select
+from ..numerics.formats import F32
+from ..numerics.half import compare_halves
+from ..types import SCALAR_TYPES, bits_dtype
+from .floating_point import format_of
+from .protocol import Array, BoolArray
+from .record import Form, Mods, Pure, instruction
+
+__all__: list[str] = []
+
+_SECTION = "Comparison and Selection Instructions: "
+
+_FLOAT_OPS = "{eq ne lt le gt ge equ neu ltu leu gtu geu num nan}"
+
+
+def _comparison(m: Mods) -> Callable[[Array, Array], BoolArray]:
+    type_ = SCALAR_TYPES[m.type]
+    if type_.kind in ("f", "a"):
+        return partial(comparison.compare, m.cmp, fmt=format_of(m.type), ftz=bool(m.ftz))  # type: ignore[arg-type]
+    return partial(integer.compare, m.cmp, width=type_.bits, signed=type_.signed)
+
+
+_COMBINE: dict[str, Callable[[Any, Any], Any]] = {
+    "and": np.logical_and,
+    "or": np.logical_or,
+    "xor": np.logical_xor,
+}
+
+
+class _Setp(Pure):
+    def evaluate(self, m: Mods) -> Callable[..., Any]:
+        compare = _comparison(m)
+        combine = _COMBINE.get(m.bool)
+
+        def setp(a: Array, b: Array, *c: Array) -> tuple[BoolArray, BoolArray]:
+            t = compare(a, b)
+            if combine is None:
+                return t, ~t
+            return combine(t, c[0]), combine(~t, c[0])
+
+        return setp
+
+
+def _setp_forms() -> tuple[Form, ...]:
+    out = []
+    for with_bool in (False, True):
+        boolean = "bool:{and or xor}" if with_bool else ""
+        tail = ", !c.pred" if with_bool else ""
+        operands = "=~p.pred|p, a.type, b.type" + tail
+        out += [
+            Form(f"cmp:{{eq ne}} {boolean} type:{{b16 b32 b64}}", operands),
+            Form(f"cmp:{{eq ne lt le gt ge lo ls hi hs}} {boolean} type:{{u16 u32 u64}}", operands),
+            Form(f"cmp:{{eq ne lt le gt ge}} {boolean} type:{{s16 s32 s64}}", operands),
+            Form(f"cmp:{_FLOAT_OPS} {boolean} ftz? type:{{f32}}", operands),
+            Form(f"cmp:{_FLOAT_OPS} {boolean} type:{{f64}}", operands),
+            Form(f"cmp:{_FLOAT_OPS} {boolean} ftz? type:{{f16}}", operands, floor="4.2+sm_53"),
+            Form(f"cmp:{_FLOAT_OPS} {boolean} type:{{bf16}}", operands, floor="7.8+sm_90"),
+        ]
+    return tuple(out)
+
+
+@instruction("setp", isa=_SECTION + "setp")
+class Setp(_Setp):
+    """Compare and set predicates: p = t op c, q = (not t) op c."""
+
+    forms = _setp_forms()
+
+
+@instruction("setp", isa="Half Precision Comparison Instructions: setp")
+class SetpPacked(Pure):
+    """Compare both halves: p from the low halves, q from the high halves."""
+
+    forms = tuple(
+        Form(
+            f"cmp:{_FLOAT_OPS} {'bool:{and or xor}' if tail else ''} {types}",
+            "=~p.pred|p, a.type, b.type" + tail,
+            floor=floor,
+        )
+        for tail in ("", ", !c.pred")
+        for types, floor in (("ftz? type:{f16x2}", "4.2+sm_53"), ("type:{bf16x2}", "7.8+sm_90"))
+    )
+
+    def evaluate(self, m: Mods) -> Callable[..., Any]:
+        combine = _COMBINE.get(m.bool)
+        compare = partial(compare_halves, m.cmp, fmt=format_of(m.type), ftz=bool(m.ftz))  # type: ignore[arg-type]
+
+        def setp(a: Array, b: Array, *c: Array) -> tuple[BoolArray, ...]:
+            low, high = compare(a, b)
+            if combine is None:
+                return low, high
+            return combine(low, c[0]), combine(high, c[0])
+
+        return setp
+
+
+_TRUE = {"u32": 0xFFFFFFFF, "s32": 0xFFFFFFFF, "u16": 0xFFFF, "s16": 0xFFFF, "f32": 0x3F800000,
+         "f16": 0x3C00, "bf16": 0x3F80}  # fmt: skip
+
+
+@instruction("set", isa=_SECTION + "set")
+class Set(Pure):
+    """Compare and set a register: all ones (or 1.0) for true, zero for false."""
+
+    forms = tuple(
+        Form(f"{modifiers.format(b='bool:{and or xor}' if tail else '')}",
+             "=d.dtype, a.type, b.type" + tail, floor=floor)
+        for tail in ("", ", !c.pred")
+        for modifiers, floor in (
+            ("cmp:{{eq ne}} {b} dtype:{{u32 s32 f32}} type:{{b16 b32 b64}}", ""),
+            ("cmp:{{eq ne lt le gt ge lo ls hi hs}} {b} dtype:{{u32 s32 f32}}"
+             " type:{{u16 u32 u64}}", ""),
+            ("cmp:{{eq ne lt le gt ge}} {b} dtype:{{u32 s32 f32}} type:{{s16 s32 s64}}", ""),
+            ("cmp:" + "{" + _FLOAT_OPS + "}" + " {b} ftz? dtype:{{u32 s32 f32}} type:{{f32}}", ""),
+            ("cmp:" + "{" + _FLOAT_OPS + "}" + " {b} dtype:{{u32 s32 f32}} type:{{f64}}", ""),
+            ("cmp:" + "{" + _FLOAT_OPS + "}" + " {b} ftz? dtype:{{f16 u16 s16 u32 s32}}"
+             " type:{{f16}}", "4.2+sm_53"),
+            ("cmp:" + "{" + _FLOAT_OPS + "}" + " {b} dtype:{{bf16 u16 s16 u32 s32}}"
+             " type:{{bf16}}", "7.8+sm_90"),
+        )
+    )  # fmt: skip
+
+    def evaluate(self, m: Mods) -> Callable[..., Any]:
+        compare = _comparison(m)
+        combine = _COMBINE.get(m.bool)
+        dtype = bits_dtype(SCALAR_TYPES[m.dtype].bits)
+        true = dtype.type(_TRUE[m.dtype])
+
+        def set_(a: Array, b: Array, *c: Array) -> Array:
+            t = compare(a, b)
+            if combine is not None:
+                t = combine(t, c[0])
+            return t.astype(dtype) * true
+
+        return set_
+
+
+@instruction("set", isa="Half Precision Comparison Instructions: set")
+class SetPacked(Pure):
+    """Compare both halves and set both halves of the result."""
+
+    forms = tuple(
+        Form(f"cmp:{_FLOAT_OPS} {'bool:{and or xor}' if tail else ''} {types}",
+             "=d.dtype, a.type, b.type" + tail, floor=floor)
+        for tail in ("", ", !c.pred")
+        for types, floor in (
+            ("ftz? dtype:{f16x2 u32 s32} type:{f16x2}", "4.2+sm_53"),
+            ("dtype:{bf16x2 u32 s32} type:{bf16x2}", "7.8+sm_90"),
+        )
+    )  # fmt: skip
+
+    def evaluate(self, m: Mods) -> Callable[..., Any]:
+        combine = _COMBINE.get(m.bool)
+        compare = partial(compare_halves, m.cmp, fmt=format_of(m.type), ftz=bool(m.ftz))  # type: ignore[arg-type]
+        true = np.uint32({"f16x2": 0x3C00, "bf16x2": 0x3F80}.get(m.dtype, 0xFFFF))
+
+        def set_(a: Array, b: Array, *c: Array) -> Array:
+            low, high = compare(a, b)
+            if combine is not None:
+                low, high = combine(low, c[0]), combine(high, c[0])
+            return low.astype(np.uint32) * true | (high.astype(np.uint32) * true) << np.uint32(16)
+
+        return set_
+
+
+_SELECTABLE = "type:{b16 b32 b64 u16 u32 u64 s16 s32 s64 f32 f64}"
+
+
+@instruction("selp", isa=_SECTION + "selp")
+class Selp(Pure):
+    """a if the predicate is true, else b; no conversion."""
+
+    forms = (Form(_SELECTABLE, "=d.type, a.type, b.type, c.pred"),)
+
+    def evaluate(self, m: Mods) -> Callable[..., Any]:
+        def selp(a: Array, b: Array, c: BoolArray) -> Array:
+            if c.shape[0] == 1:
+                return a if c[0] else b
+            return select(c, a, b)
+
+        return selp
+
+
+@instruction("slct", isa=_SECTION + "slct")
+class Slct(Pure):
+    """a if c is at least zero, else b; a NaN selects b."""
+
+    forms = (
+        Form(f"{_SELECTABLE} ctype:{{s32}}", "=d.type, a.type, b.type, c.ctype"),
+        Form(f"ftz? {_SELECTABLE} ctype:{{f32}}", "=d.type, a.type, b.type, c.ctype"),
+    )
+
+    def evaluate(self, m: Mods) -> Callable[..., Any]:
+        zero = np.zeros(1, np.uint32)
+        if m.ctype == "s32":
+            return lambda a, b, c: select(c.view(np.int32) >= 0, a, b)
+        at_least = partial(comparison.compare, "ge", fmt=F32, ftz=bool(m.ftz))
+        return lambda a, b, c: select(at_least(c, zero), a, b)
