@@ -1,7 +1,7 @@
-"""Element types of buffers and scalars given on the command line or in a file header.
+"""Element types of buffers and scalars on the command line, and how NumPy holds them.
 
 PTX ISA 9.1, Types: "Fundamental Types" and "Alternate Floating-Point Data Formats".  NumPy has no
-type for bf16, e4m3 and e5m2; their arrays hold bit patterns.
+bf16, e4m3 and e5m2: such elements are their bit patterns, in uint16 and uint8 arrays.
 """
 
 from __future__ import annotations
@@ -14,110 +14,137 @@ from numpy.typing import NDArray
 
 from ..numerics.formats import FORMATS, Format
 
-__all__ = ["ELEMENT_TYPES", "ElementType", "decode", "encode", "ulp_distance"]
+__all__ = ["ELEMENT_TYPES", "ElementType", "decode", "encode", "ordinals", "patterns"]
 
 Array = NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)
 class ElementType:
-    """A type token, the NumPy type that stores it, and its float format if it is a float."""
+    """A type token: its kind letter (``u s b f``), its NumPy type, and its float format."""
 
-    name: str
+    token: str
+    kind: str
     dtype: np.dtype[Any]
-    fmt: Format | None = None
+    format: Format | None = None
 
     @property
-    def bits(self) -> int:
-        """Width in bits."""
-        return self.dtype.itemsize * 8
-
-    @property
-    def is_float(self) -> bool:
-        """Whether values are floating-point numbers."""
-        return self.fmt is not None
+    def size(self) -> int:
+        """Bytes of one element."""
+        return int(self.dtype.itemsize)
 
     @property
     def wide(self) -> np.dtype[Any]:
-        """The 64-bit integer type in which integer expressions of this type are computed."""
-        return np.dtype("u8" if self.bits == 64 and self.name[0] != "s" else "i8")
+        """The 64-bit integers in which integer expressions of this type are worked out."""
+        return np.dtype(np.uint64 if self.token in ("u64", "b64") else np.int64)
+
+    @property
+    def native(self) -> bool:
+        """Whether NumPy has this type; otherwise an array holds bit patterns."""
+        return self.format is None or self.dtype.kind == "f"
+
+    def __str__(self) -> str:
+        return self.token
 
 
 def _table() -> dict[str, ElementType]:
-    out = {}
-    for bits in (8, 16, 32, 64):
-        for kind in "usb":
-            out[f"{kind}{bits}"] = ElementType(
-                f"{kind}{bits}", np.dtype(("i" if kind == "s" else "u") + str(bits // 8))
-            )
-    for name, code in (("f16", "f2"), ("f32", "f4"), ("f64", "f8")):
-        out[name] = ElementType(name, np.dtype(code), FORMATS[name])
-    for name, code in (("bf16", "u2"), ("e4m3", "u1"), ("e5m2", "u1")):
-        out[name] = ElementType(name, np.dtype(code), FORMATS[name])
+    out: dict[str, ElementType] = {}
+    for kind, code in (("u", "u"), ("s", "i"), ("b", "u")):
+        for size in (1, 2, 4, 8):
+            token = f"{kind}{8 * size}"
+            out[token] = ElementType(token, kind, np.dtype(f"{code}{size}"))
+    for token, name in (
+        ("f16", "f2"), ("bf16", "u2"), ("f32", "f4"), ("f64", "f8"), ("e4m3", "u1"), ("e5m2", "u1"),
+    ):  # fmt: skip
+        out[token] = ElementType(token, "f", np.dtype(name), FORMATS[token])
     return out
 
 
-#: Every type of SPEC by its token.
 ELEMENT_TYPES: dict[str, ElementType] = _table()
+"""Every element type by its token."""
 
 
 def encode(values: Array, type_: ElementType) -> Array:
-    """Numbers as stored elements: integers wrap, floats round to nearest even.
+    """Numbers (int64, uint64 or float64) as elements of a type.
 
-    A value beyond the largest of e4m3 or e5m2 becomes that largest, as ``cvt.satfinite`` does.
+    Integer types keep the low bits of an integer and drop the fraction of a float; floats are
+    rounded to nearest even once, as ``cvt.rn`` does (e4m3 and e5m2 saturate, as its
+    ``.satfinite`` does).  ValueError, with the reason, for a number that has no such element.
     """
-    if type_.fmt is None:
-        return values.astype(type_.dtype)
-    with np.errstate(over="ignore"):
-        if type_.dtype.kind == "f":
-            return values.astype(np.float64).astype(type_.dtype)
-    return _pack(values.astype(np.float64), type_.fmt).astype(type_.dtype)
+    if type_.format is None:
+        if values.dtype.kind != "f":
+            return values.astype(type_.dtype)
+        if type_.kind == "b":
+            raise ValueError(f"{type_} holds bits: give integers, or use a float type")
+        return _integers(values).astype(type_.dtype)
+    if type_.native and values.dtype.kind != "f":
+        values = values.astype(np.float64)
+    with np.errstate(all="ignore"):
+        if type_.native:
+            return values.astype(type_.dtype)
+        return _rounded(values.astype(np.float64), type_.format).astype(type_.dtype)
 
 
-def _pack(values: Array, fmt: Format) -> Array:
-    m = fmt.mantissa_bits
-    size = np.where(np.isfinite(values), np.abs(values), 0.0)
-    exponent = np.maximum(np.frexp(size)[1].astype(np.int64) - 1, 1 - fmt.bias)
-    exponent = np.where(size == 0, 1 - fmt.bias, exponent)
-    # scaling by a power of two is exact here, so rint is the only rounding
-    quotient = np.rint(np.ldexp(size, m - exponent)).astype(np.int64)
-    bits = ((exponent + fmt.bias - 1) << m) + quotient
-    saturates = fmt.width == 8 or fmt.infinity is None
-    top = fmt.largest if saturates else fmt.infinity
-    bits = np.where((bits > fmt.largest) | np.isinf(values), top, bits)
-    bits = bits | np.where(np.signbit(values), fmt.sign, 0)
-    return np.where(np.isnan(values), fmt.nan, bits)
+def _integers(values: Array) -> Array:
+    """Floats without their fractions, as int64, or as uint64 if one needs it."""
+    whole = np.trunc(values)
+    if not np.isfinite(whole).all():
+        raise ValueError("inf and nan are no integers")
+    if whole.size and (whole.max() >= 2.0**64 or whole.min() < -(2.0**63)):
+        raise ValueError("a number is beyond 64-bit integers")
+    large = whole >= 2.0**63
+    if not large.any():
+        return whole.astype(np.int64)
+    low = np.where(large, 0.0, whole).astype(np.int64).astype(np.uint64)
+    return np.where(large, np.where(large, whole, 0.0).astype(np.uint64), low)
 
 
-def decode(stored: Array, type_: ElementType) -> Array:
-    """Stored elements as numbers: floats as float64, integers as they are."""
-    if type_.fmt is None:
-        return stored
-    if type_.dtype.kind == "f":
-        return stored.astype(np.float64)
-    fmt = type_.fmt
-    bits = stored.astype(np.int64)
-    size = bits & (fmt.sign - 1)
-    exponent = size >> fmt.mantissa_bits
-    fraction = size & ((1 << fmt.mantissa_bits) - 1)
+def _rounded(values: Array, fmt: Format) -> Array:
+    """Patterns of the nearest numbers of a format, ties to even, from float64 in one rounding."""
+    size = np.abs(values)
+    infinite = np.isinf(size)
+    finite = np.where(np.isfinite(size), size, 0.0)
+    lowest = 1 - fmt.bias
+    exponent = np.maximum(np.frexp(finite)[1] - 1, lowest)
+    # The scaled number is below 2^(m+1), so that the shift is exact and one rounding happens here.
+    # A sum that carries out of the mantissa moves on to the next exponent by itself.
+    steps = np.rint(np.ldexp(finite, fmt.mantissa_bits - exponent)).astype(np.int64)
+    bits = steps + ((exponent.astype(np.int64) - lowest) << fmt.mantissa_bits)
+    saturating = fmt.width == 8
+    over = fmt.largest if saturating or fmt.infinity is None else fmt.infinity
+    bits = np.where(infinite | (bits > fmt.largest), over, bits)
+    bits = np.where(np.isnan(values), fmt.nan or 0, bits)
+    return np.where(np.signbit(values) & ~np.isnan(values), bits | fmt.sign, bits)
+
+
+def decode(elements: Array, type_: ElementType) -> Array:
+    """The numbers that elements stand for: int64, uint64 or float64."""
+    if type_.format is None:
+        return elements.astype(type_.wide)
+    if type_.native:
+        return elements.astype(np.float64)
+    fmt = type_.format
+    bits = elements.astype(np.int64)
+    field = bits & (fmt.sign - 1)
+    exponent = field >> fmt.mantissa_bits
+    fraction = field & ((1 << fmt.mantissa_bits) - 1)
     mantissa = np.where(exponent > 0, fraction + (1 << fmt.mantissa_bits), fraction)
     value = np.ldexp(
         mantissa.astype(np.float64), np.maximum(exponent, 1) - fmt.bias - fmt.mantissa_bits
     )
-    value = np.where(size > fmt.largest, np.nan, value)
     if fmt.infinity is not None:
-        value = np.where(size == fmt.infinity, np.inf, value)
-    return np.where(bits & fmt.sign != 0, -value, value)
+        value = np.where(field == fmt.infinity, np.inf, value)
+        value = np.where(field > fmt.infinity, np.nan, value)
+    else:
+        value = np.where(field == fmt.nan, np.nan, value)
+    return np.where(bits & fmt.sign, -value, value)
 
 
-def ulp_distance(a: Any, b: Any, type_: ElementType) -> int | None:
-    """How many representable numbers lie between two stored floats; None if one is NaN."""
-    if type_.fmt is None:
-        return None
-    pair = np.array([a, b], type_.dtype)
-    if np.isnan(decode(pair, type_)).any():
-        return None
-    sign = type_.fmt.sign
-    patterns = [int(p) for p in pair.view(f"u{type_.dtype.itemsize}")]
-    first, second = (-(p - sign) if p & sign else p for p in patterns)
-    return abs(first - second)
+def patterns(elements: Array) -> Array:
+    """The bit patterns of elements, in an unsigned type of the same size."""
+    return np.ascontiguousarray(elements).view(f"u{elements.dtype.itemsize}")
+
+
+def ordinals(bits: Array, fmt: Format) -> list[int]:
+    """Places of float patterns on one line: neighbours differ by 1, both zeros are at 0."""
+    return [-(b & (fmt.sign - 1)) if b & fmt.sign else b for b in (int(b) for b in bits)]

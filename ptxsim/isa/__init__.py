@@ -1,8 +1,28 @@
 """Instruction records, one module per chapter of the PTX ISA; importing this loads them all."""
 
-from . import control_flow, data_movement
+from . import (
+    comparison,
+    control_flow,
+    conversion,
+    data_movement,
+    floating_point,
+    integer_arithmetic,
+    logic_and_shift,
+)
 from .record import Form, Instruction, Mods, Pure, instruction, registry
 
 __all__ = [
-    "Form", "Instruction", "Mods", "Pure", "control_flow", "data_movement", "instruction", "registry",
-]  # fmt: skip
+    "Form",
+    "Instruction",
+    "Mods",
+    "Pure",
+    "comparison",
+    "control_flow",
+    "conversion",
+    "data_movement",
+    "floating_point",
+    "instruction",
+    "integer_arithmetic",
+    "logic_and_shift",
+    "registry",
+]

@@ -23,6 +23,7 @@ Operands, in PTX order, separated by commas:
 * ``~d.type`` the sink ``_`` is legal, ``#n.u32`` only a constant is legal,
 * ``!p.pred`` a predicate that may be negated,
 * ``[a]`` an address, ``@target`` left to the record (labels, functions, lists),
+* ``=$cc.pred`` the carry flag, which the text does not name,
 * a trailing ``?`` makes an operand optional.
 
 The syntax lines are those of the PTX ISA; the sections are named on each record.
@@ -113,11 +114,12 @@ class OperandSpec:
     constant: bool = False
     negatable: bool = False
     optional: bool = False
+    hidden: bool = False
 
 
 _SLOT = re.compile(r"\s*(?P<name>\w+(?:::\w+)*)(?P<opt>\?)?(?P<set>:\{(?P<words>[^}]*)\})?")
 _OPERAND = re.compile(
-    r"(?P<flags>[=+^~#!]*)(?P<name>\w+)\.(?P<type>\w+)(\*(?P<count>\w+))?(?P<pair>\|p)?(?P<opt>\?)?$"
+    r"(?P<flags>[=+^~#!$]*)(?P<name>\w+)\.(?P<type>\w+)(\*(?P<count>\w+))?(?P<pair>\|p)?(?P<opt>\?)?$"
 )
 
 
@@ -165,6 +167,7 @@ def _parse_operand(text: str) -> OperandSpec:
         constant="#" in flags,
         negatable="!" in flags,
         optional=optional,
+        hidden="$" in flags,
     )
 
 

@@ -43,7 +43,9 @@ def flush(a: Bits, fmt: Format) -> Bits:
     """Subnormal numbers as zeros of their sign (ISA .ftz)."""
     unsigned = a.dtype.type
     # Twice the magnitude minus one puts zero out of the way: only true subnormals pay.
-    subnormal = ((a << unsigned(1)) - unsigned(1)) < unsigned(2 * fmt.smallest_normal - 1)
+    twice = a << unsigned(1)
+    twice -= unsigned(1)
+    subnormal = twice < unsigned(2 * fmt.smallest_normal - 1)
     if any_lane(subnormal):
         return select(subnormal, a & unsigned(fmt.sign), a)
     return a

@@ -77,8 +77,7 @@ def total(a: Floats, b: Floats, rounding: Rounding) -> npt.NDArray[np.float32]:
 
 def fused(a: Floats, b: Floats, c: Floats, rounding: Rounding) -> npt.NDArray[np.float32]:
     """``a * b + c`` of float32 values, rounded once."""
-    product = a.astype(np.float64) * b.astype(np.float64)
-    addend = c.astype(np.float64)
+    product, addend = _product(a, b), c.astype(np.float64)
     if rounding != "rn":
         exact = odd_sum(product, addend)
         if rounding == "rm":
@@ -89,6 +88,15 @@ def fused(a: Floats, b: Floats, c: Floats, rounding: Rounding) -> npt.NDArray[np
     if any_lane(_undecided(plain, result)):
         result = odd_sum(product, addend).astype(np.float32)
     return result
+
+
+def _product(a: Floats, b: Floats) -> Floats:
+    """The exact product of float32 values; the work is done in place when shapes allow."""
+    x, y = a.astype(np.float64), b.astype(np.float64)
+    if len(x) < len(y):
+        x, y = y, x
+    x *= y
+    return x
 
 
 def _undecided(plain: Floats, result: npt.NDArray[np.float32]) -> Mask:

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from ._elementwise import select
-from .formats import Bits, Mask
+from .formats import Bits
 
 __all__ = [
     "bfe",
@@ -152,7 +152,8 @@ def bfi(a: Bits, b: Bits, position: Bits, length: Bits, *, width: int) -> Bits:
 
 def popc(a: Bits, *, width: int) -> Bits:
     """The number of set bits, as uint32 (ISA popc)."""
-    return np.bitwise_count(a).astype(_U32)
+    count: Bits = np.bitwise_count(a).astype(_U32)
+    return count
 
 
 def clz(a: Bits, *, width: int) -> Bits:
@@ -195,7 +196,8 @@ def brev(a: Bits, *, width: int) -> Bits:
 
 def cnot(a: Bits, *, width: int) -> Bits:
     """1 where ``a`` is zero, else 0 (ISA cnot)."""
-    return (a == 0).astype(_UNSIGNED[width])
+    result: Bits = (a == 0).astype(_UNSIGNED[width])
+    return result
 
 
 def fns(mask: Bits, base: Bits, offset: Bits) -> Bits:

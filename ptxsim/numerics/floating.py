@@ -69,6 +69,8 @@ def sub(
     sat: bool = False,
 ) -> Bits:
     """``a - b`` (ISA sub): the sum with the sign of ``b`` turned, NaNs being canonical anyway."""
+    if fmt is F32 and rounding == "rn" and not ftz:
+        return finish(a.view(np.float32) - b.view(np.float32), fmt, False, sat)
     return add(a, b ^ fmt.dtype.type(fmt.sign), fmt=fmt, rounding=rounding, ftz=ftz, sat=sat)
 
 

@@ -35,7 +35,10 @@ from .typed import (
     SymbolAddress,
 )
 
-__all__ = ["Mismatch", "bind_operands"]
+__all__ = ["CARRY_FLAG", "Mismatch", "bind_operands"]
+
+#: The name under which a function's carry flag is declared; no text can spell it.
+CARRY_FLAG = "CC.CF"
 
 _COMPONENTS = {"x": 0, "y": 1, "z": 2, "w": 3, "r": 0, "g": 1, "b": 2, "a": 3}
 
@@ -62,6 +65,9 @@ def bind_operands(
     if len(specs) == 1 and specs[0].name == "call":
         return {"call": _call(node, scope)}
     given = node.operands
+    hidden = [s for s in specs if s.hidden]
+    if hidden:
+        specs = tuple(s for s in specs if not s.hidden)
     required = sum(not s.optional for s in specs)
     if not required <= len(given) <= len(specs):
         wanted = str(required) if required == len(specs) else f"{required} to {len(specs)}"
@@ -86,6 +92,10 @@ def bind_operands(
             raise
         except ConstantError as error:
             raise Mismatch(error.message, error.span, len(out), "PTX108") from None
+    for spec in hidden:
+        flag = scope.find(CARRY_FLAG)
+        assert isinstance(flag, Register)
+        out[spec.name] = flag
     return out
 
 

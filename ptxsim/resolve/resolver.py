@@ -12,7 +12,7 @@ from ..targets import PTX_VERSIONS, TARGETS, Target, parse_target
 from ..types import SCALAR_TYPES, ScalarType
 from .constants import ConstantError, FloatValue, evaluate
 from .initializers import initial_bytes
-from .operands import Mismatch, bind_operands
+from .operands import CARRY_FLAG, Mismatch, bind_operands
 from .scope import CallTable, Log, PrototypeRef, Scope, VectorRegister
 from .typed import (
     FunctionRef,
@@ -344,6 +344,9 @@ class _Resolver:
     def _function(self, node: ast.Function) -> None:
         scope = Scope(self.top)
         body = _Body()
+        flag = Register(CARRY_FLAG, 0, SCALAR_TYPES["pred"])
+        body.registers.append(flag)
+        scope.names[CARRY_FLAG] = flag
         area = _Area() if node.kind == "entry" else body.frame
         results = tuple(self._parameter(p, area, body, scope) for p in node.results)
         parameters = tuple(self._parameter(p, area, body, scope) for p in node.parameters)

@@ -1,0 +1,461 @@
+"""Integer arithmetic (PTX ISA 9.1, Integer Arithmetic; Extended-Precision Integer Arithmetic)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ..numerics import bits, integer, packed
+from ..types import SCALAR_TYPES
+from .protocol import Array
+from .record import Form, Mods, Pure, instruction
+
+__all__: list[str] = []
+
+_I = "Integer Arithmetic Instructions: "
+_X = "Extended-Precision Integer Arithmetic Instructions: "
+
+_INTS = "{u16 u32 u64 s16 s32 s64}"
+_TWO = "=d.type, a.type, b.type"
+_THREE = "=d.type, a.type, b.type, c.type"
+
+
+def _width(m: Mods) -> int:
+    return SCALAR_TYPES[m.type].bits
+
+
+def _sign(m: Mods) -> dict[str, Any]:
+    t = SCALAR_TYPES[m.type]
+    return {"width": t.bits, "signed": t.signed}
+
+
+class _AddSub(Pure):
+    forms = (
+        Form(f"type:{_INTS}", _TWO),
+        Form("sat type:{s32}", _TWO),
+    )
+    plain: Callable[..., Any]
+    saturating: Callable[..., Any]
+    pair: Callable[..., Any]
+
+    def evaluate(self, m: Mods) -> Callable[..., Any]:
+        if m.sat:
+            return partial(type(self).saturating, width=32, signed=True)
+        return partial(type(self).plain, width=_width(m))
+
+
+@instruction("add", isa=_I + "add")
+class Add(_AddSub):
+    """Add; wraps, or clamps with ``.sat``."""
+
+    plain = np.add
+    saturating = integer.add_sat
+
+    def evaluate(self, m: Mods) -> Callable[..., Any]:
+        return super().evaluate(m) if m.sat else np.add
+
+
+@instruction("sub", isa=_I + "sub")
+class Sub(_AddSub):
+    """Subtract; wraps, or clamps with ``.sat``."""
+
+    saturating = integer.sub_sat
+
+    def evaluate(self, m: Mods) -> Callable[..., Any]:
+        return super().evaluate(m) if m.sat else np.subtract
+
+
+@instruction("add", isa=_I + "add", floor="8.0+sm_90")
+class AddPacked(Pure):
+    """Add both halves of a 16x2 pair."""
+
+    forms = (Form("type:{u16x2 s16x2}", _TWO),)
+
+    def evaluate(self, m: Mods) -> Callable[..., Any]:
+        return partial(packed.add, width=16)
+
+
+@instruction("mul", isa=_I + "mul")
+class Mul(Pure):
+    """Low or high half of the product."""
+
+    forms = (Form(f"half:{{lo hi}} type:{_INTS}", _TWO),)
+
+    def evaluate(self, m: Mods) -> Callable[..., Any]:
+        if m.half == "lo":
+            return np.multiply
+        return partial(integer.mul_hi, **_sign(m))
+
+
+class _Wide(Pure):
+    def wide(self, m: Mods) -> str:
+        return m.type[0] + str(2 * _width(m))
+
+
+@instruction("mul", isa=_I + "mul")
+class MulWide(_Wide):
+    """The whole product, in twice the width."""
+
+    forms = (Form("wide type:{u16 u32 s16 s32}", "=d.wide_type, a.type, b.type"),)
+
+    def wide_type(self, m: Mods) -> str:
+        return self.wide(m)
+
+    def evaluate(self, m: Mods) -> Callable[..., Any]:
+        return partial(integer.mul_wide, **_sign(m))
+
+
+@instruction("mad", isa=_I + "mad")
+class Mad(Pure):
+    """Low or high half of the product plus c."""
+
+    forms = (
+        Form(f"half:{{lo hi}} type:{_INTS}", _THREE),
+        Form("half:{hi} sat type:{s32}", _THREE),
+    )
+
+    def evaluate(self, m: Mods) -> Callable[..., Any]:
+        if m.sat:
+            return integer.mad_hi_sat
+        if m.half == "lo":
+            return _mad_lo
+        high = partial(integer.mul_hi, **_sign(m))
+        return lambda a, b, c: high(a, b) + c
+
+
+def _mad_lo(a: Array, b: Array, c: Array) -> Array:
+    result: Array = a * b + c
+    return result
+
+
+@instruction("mad", isa=_I + "mad")
+class MadWide(_Wide):
+    """The whole product plus c of twice the width."""
+
+    forms = (Form("wide type:{u16 u32 s16 s32}", "=d.wide_type, a.type, b.type, c.wide_type"),)
+
+    def wide_type(self, m: Mods) -> str:
+        return self.wide(m)
+
+    def evaluate(self, m: Mods) -> Callable[..., Any]:
+        wide = partial(integer.mul_wide, **_sign(m))
+        return lambda a, b, c: wide(a, b) + c
+
+
+@instruction("mul24", isa=_I + "mul24")
+class Mul24(Pure):
+    """Product of the low 24 bits."""
+
+    forms = (Form("half:{lo hi} type:{u32 s32}", _TWO),)
+
+    def evaluate(self, m: Mods) -> Callable[..., Any]:
+        return partial(integer.mul24, signed=m.type == "s32", high=m.half == "hi")
+
+
+@instruction("mad24", isa=_I + "mad24")
+class Mad24(Pure):
+    """Product of the low 24 bits plus c."""
+
+    forms = (
+        Form("half:{lo hi} type:{u32 s32}", _THREE),
+        Form("half:{hi} sat type:{s32}", _THREE),
+    )
+
+    def evaluate(self, m: Mods) -> Callable[..., Any]:
+        if m.sat:
+            return integer.mad24_hi_sat
+        product = partial(integer.mul24, signed=m.type == "s32", high=m.half == "hi")
+        return lambda a, b, c: product(a, b) + c
+
+
+class _Signed(Pure):
+    """An operation of width and signedness."""
+
+    forms: tuple[Form, ...] = (Form(f"type:{_INTS}", _TWO),)
+    function: Callable[..., Any]
+
+    def evaluate(self, m: Mods) -> Callable[..., Any]:
+        return partial(type(self).function, **_sign(m))
+
+
+@instruction("sad", isa=_I + "sad")
+class Sad(_Signed):
+    """c + |a - b|."""
+
+    forms = (Form(f"type:{_INTS}", _THREE),)
+    function = integer.sad
+
+
+@instruction("div", isa=_I + "div")
+class Div(_Signed):
+    """Quotient toward zero; by zero unspecified (all ones)."""
+
+    function = integer.div
+
+
+@instruction("rem", isa=_I + "rem")
+class Rem(_Signed):
+    """Remainder with the sign of the dividend; by zero unspecified (the dividend)."""
+
+    function = integer.rem
+
+
+class _Extreme(Pure):
+    forms = (
+        Form(f"type:{_INTS}", _TWO),
+        Form("relu type:{s32}", _TWO, floor="8.0+sm_90"),
+        Form("type:{u16x2}", _TWO, floor="8.0+sm_90"),
+        Form("relu? type:{s16x2}", _TWO, floor="8.0+sm_90"),
+    )
+    function: Callable[..., Any]
+    halves: Callable[..., Any]
+
+    def evaluate(self, m: Mods) -> Callable[..., Any]:
+        if m.type.endswith("x2"):
+            signed = m.type[0] == "s"
+            return partial(type(self).halves, width=16, signed=signed, relu=bool(m.relu))
+        function = partial(type(self).function, **_sign(m))
+        if m.relu:
+            return lambda a, b: integer.relu(function(a, b), width=32)
+        return function
+
+
+@instruction("min", isa=_I + "min")
+class Min(_Extreme):
+    """The smaller."""
+
+    function = integer.min_
+    halves = packed.min_
+
+
+@instruction("max", isa=_I + "max")
+class Max(_Extreme):
+    """The larger."""
+
+    function = integer.max_
+    halves = packed.max_
+
+
+class _Unary(Pure):
+    forms: tuple[Form, ...] = (Form("type:{s16 s32 s64}", "=d.type, a.type"),)
+    function: Callable[..., Any]
+
+    def evaluate(self, m: Mods) -> Callable[..., Any]:
+        return partial(type(self).function, width=_width(m))
+
+
+@instruction("abs", isa=_I + "abs")
+class Abs(_Unary):
+    """Magnitude; the most negative number stays."""
+
+    function = integer.abs_
+
+
+@instruction("neg", isa=_I + "neg")
+class Neg(_Unary):
+    """Negate; the most negative number stays."""
+
+    function = integer.neg
+
+
+class _Count(Pure):
+    """A result of type u32 whatever the operand."""
+
+    forms: tuple[Form, ...] = (Form("type:{b32 b64}", "=d.u32, a.type", floor="2.0+sm_20"),)
+    function: Callable[..., Any]
+
+    def evaluate(self, m: Mods) -> Callable[..., Any]:
+        return partial(type(self).function, width=_width(m))
+
+
+@instruction("popc", isa=_I + "popc")
+class Popc(_Count):
+    """Number of one bits."""
+
+    function = bits.popc
+
+
+@instruction("clz", isa=_I + "clz")
+class Clz(_Count):
+    """Number of leading zero bits."""
+
+    function = bits.clz
+
+
+@instruction("bfind", isa=_I + "bfind", floor="2.0+sm_20")
+class Bfind(Pure):
+    """Position of the top bit that differs from the sign; all ones if none."""
+
+    forms = (Form("shiftamt? type:{u32 u64 s32 s64}", "=d.u32, a.type"),)
+
+    def evaluate(self, m: Mods) -> Callable[..., Any]:
+        return partial(bits.bfind, **_sign(m), shiftamt=bool(m.shiftamt))
+
+
+@instruction("fns", isa=_I + "fns", floor="6.0+sm_30")
+class Fns(Pure):
+    """Position of the n-th set bit from a base."""
+
+    forms = (Form("type:{b32}", "=d.u32, mask.b32, base.b32, offset.s32"),)
+
+    def evaluate(self, m: Mods) -> Callable[..., Any]:
+        return bits.fns
+
+
+@instruction("brev", isa=_I + "brev", floor="2.0+sm_20")
+class Brev(_Unary):
+    """Bits in reverse order."""
+
+    forms = (Form("type:{b32 b64}", "=d.type, a.type"),)
+    function = bits.brev
+
+
+@instruction("bfe", isa=_I + "bfe", floor="2.0+sm_20")
+class Bfe(Pure):
+    """Extract a bit field."""
+
+    forms = (Form("type:{u32 u64 s32 s64}", "=d.type, a.type, b.u32, c.u32"),)
+
+    def evaluate(self, m: Mods) -> Callable[..., Any]:
+        return partial(bits.bfe, **_sign(m))
+
+
+@instruction("bfi", isa=_I + "bfi", floor="2.0+sm_20")
+class Bfi(Pure):
+    """Insert a bit field."""
+
+    forms = (Form("type:{b32 b64}", "=f.type, a.type, b.type, c.u32, d.u32"),)
+
+    def evaluate(self, m: Mods) -> Callable[..., Any]:
+        return partial(bits.bfi, width=_width(m))
+
+
+@instruction("szext", isa=_I + "szext", floor="7.6+sm_70")
+class Szext(Pure):
+    """Extend the low bits of a number."""
+
+    forms = (Form("mode:{clamp wrap} type:{u32 s32}", "=d.type, a.type, b.u32"),)
+
+    def evaluate(self, m: Mods) -> Callable[..., Any]:
+        return partial(bits.szext, signed=m.type == "s32", mode=m.mode)
+
+
+@instruction("bmsk", isa=_I + "bmsk", floor="7.6+sm_70")
+class Bmsk(Pure):
+    """A mask of ones from a position."""
+
+    forms = (Form("mode:{clamp wrap} type:{b32}", "=d.type, a.u32, b.u32"),)
+
+    def evaluate(self, m: Mods) -> Callable[..., Any]:
+        return partial(bits.bmsk, mode=m.mode)
+
+
+@instruction("dp4a", isa=_I + "dp4a", floor="5.0+sm_61")
+class Dp4a(Pure):
+    """Four-way byte dot product."""
+
+    forms = (Form("atype:{u32 s32} btype:{u32 s32}", "=d.b32, a.b32, b.b32, c.b32"),)
+
+    def evaluate(self, m: Mods) -> Callable[..., Any]:
+        return partial(integer.dp4a, a_signed=m.atype == "s32", b_signed=m.btype == "s32")
+
+
+@instruction("dp2a", isa=_I + "dp2a", floor="5.0+sm_61")
+class Dp2a(Pure):
+    """Two-way dot product of halves and bytes."""
+
+    forms = (Form("half:{lo hi} atype:{u32 s32} btype:{u32 s32}", "=d.b32, a.b32, b.b32, c.b32"),)
+
+    def evaluate(self, m: Mods) -> Callable[..., Any]:
+        return partial(
+            integer.dp2a, a_signed=m.atype == "s32", b_signed=m.btype == "s32", high=m.half == "hi"
+        )
+
+
+# --- carry chains -----------------------------------------------------------------------------------
+
+_CC_TYPES = "type:{u32 s32 u64@4.3 s64@4.3}"
+
+
+class _Carry(Pure):
+    """add, sub and their readers of the carry flag; sub keeps the borrow."""
+
+    function: Callable[..., Any]
+
+    def evaluate(self, m: Mods) -> Callable[..., Any]:
+        function = partial(type(self).function, width=_width(m))
+        if m.cc:
+            return function
+        return lambda a, b, flag: function(a, b, flag)[0]
+
+
+@instruction("add", isa=_X + "add.cc")
+class AddCc(_Carry):
+    """Add and set the carry."""
+
+    forms = (Form(f"cc {_CC_TYPES}", _TWO + ", =$cc.pred"),)
+    function = integer.add_carry
+
+
+@instruction("sub", isa=_X + "sub.cc")
+class SubCc(_Carry):
+    """Subtract and set the borrow."""
+
+    forms = (Form(f"cc {_CC_TYPES}", _TWO + ", =$cc.pred"),)
+    function = integer.sub_borrow
+
+
+_READERS = (
+    Form(f"cc {_CC_TYPES}", _TWO + ", +$cc.pred"),
+    Form("type:{u32 s32 u64 s64}", _TWO + ", $cc.pred"),
+)
+
+
+@instruction("addc", isa=_X + "addc")
+class Addc(_Carry):
+    """Add with the carry."""
+
+    forms = _READERS
+    function = integer.add_carry
+
+
+@instruction("subc", isa=_X + "subc")
+class Subc(_Carry):
+    """Subtract with the borrow."""
+
+    forms = _READERS
+    function = integer.sub_borrow
+
+
+class _MadCarry(Pure):
+    def evaluate(self, m: Mods) -> Callable[..., Any]:
+        width = _width(m)
+        if m.half == "lo":
+            function = partial(integer.mad_lo_carry, width=width)
+        else:
+            function = partial(integer.mad_hi_carry, **_sign(m))
+        if m.cc:
+            return function
+        return lambda a, b, c, flag: function(a, b, c, flag)[0]
+
+
+@instruction("mad", isa=_X + "mad.cc", floor="3.0+sm_20")
+class MadCc(_MadCarry):
+    """Multiply, add and set the carry."""
+
+    forms = (Form(f"half:{{lo hi}} cc {_CC_TYPES}", _THREE + ", =$cc.pred"),)
+
+
+@instruction("madc", isa=_X + "madc", floor="3.0+sm_20")
+class Madc(_MadCarry):
+    """Multiply, add with the carry."""
+
+    forms = (
+        Form(f"half:{{lo hi}} cc {_CC_TYPES}", _THREE + ", +$cc.pred"),
+        Form("half:{lo hi} type:{u32 s32 u64 s64}", _THREE + ", $cc.pred"),
+    )
+
+

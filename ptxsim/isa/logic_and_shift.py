@@ -1,0 +1,140 @@
+"""Logic, shifts and permutes (PTX ISA 9.1, Logic and Shift Instructions; prmt)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ..numerics import bits, permutation
+from ..types import SCALAR_TYPES
+from .protocol import Array
+from .record import Form, Mods, Pure, instruction
+
+__all__: list[str] = []
+
+_L = "Logic and Shift Instructions: "
+
+
+class _Logic(Pure):
+    forms: tuple[Form, ...] = (
+        Form("type:{b16 b32 b64}", "=d.type, a.type, b.type"),
+        Form("type:{pred}", "=d.type, !a.type, !b.type"),
+    )
+    function: Callable[..., Any]
+
+    def evaluate(self, m: Mods) -> Callable[..., Any]:
+        return type(self).function
+
+
+@instruction("and", isa=_L + "and")
+class And(_Logic):
+    """Bitwise and."""
+
+    function = np.bitwise_and
+
+
+@instruction("or", isa=_L + "or")
+class Or(_Logic):
+    """Bitwise or."""
+
+    function = np.bitwise_or
+
+
+@instruction("xor", isa=_L + "xor")
+class Xor(_Logic):
+    """Bitwise exclusive or."""
+
+    function = np.bitwise_xor
+
+
+@instruction("not", isa=_L + "not")
+class Not(_Logic):
+    """Bitwise complement."""
+
+    forms = (
+        Form("type:{b16 b32 b64}", "=d.type, a.type"),
+        Form("type:{pred}", "=d.type, !a.type"),
+    )
+    function = np.bitwise_not
+
+
+@instruction("cnot", isa=_L + "cnot")
+class Cnot(Pure):
+    """1 if zero, else 0."""
+
+    forms = (Form("type:{b16 b32 b64}", "=d.type, a.type"),)
+
+    def evaluate(self, m: Mods) -> Callable[..., Any]:
+        return partial(bits.cnot, width=SCALAR_TYPES[m.type].bits)
+
+
+@instruction("shl", isa=_L + "shl")
+class Shl(Pure):
+    """Shift left; counts from the width on give zero."""
+
+    forms = (Form("type:{b16 b32 b64}", "=d.type, a.type, b.u32"),)
+
+    def evaluate(self, m: Mods) -> Callable[..., Any]:
+        return partial(bits.shl, width=SCALAR_TYPES[m.type].bits)
+
+
+@instruction("shr", isa=_L + "shr")
+class Shr(Pure):
+    """Shift right, filling with zeros or the sign."""
+
+    forms = (Form("type:{b16 b32 b64 u16 u32 u64 s16 s32 s64}", "=d.type, a.type, b.u32"),)
+
+    def evaluate(self, m: Mods) -> Callable[..., Any]:
+        t = SCALAR_TYPES[m.type]
+        return partial(bits.shr, width=t.bits, signed=t.signed)
+
+
+@instruction("shf", isa=_L + "shf", floor="3.1+sm_32")
+class Shf(Pure):
+    """Funnel shift of two words."""
+
+    forms = (Form("direction:{l r} mode:{clamp wrap} type:{b32}", "=d.type, a.type, b.type, c.u32"),)
+
+    def evaluate(self, m: Mods) -> Callable[..., Any]:
+        return partial(bits.shf, direction=m.direction, mode=m.mode)
+
+
+@instruction("lop3", isa=_L + "lop3", floor="4.3+sm_50")
+class Lop3(Pure):
+    """Any logic function of three words, by its truth table."""
+
+    forms = (
+        Form("type:{b32}", "=d.type, a.type, b.type, c.type, #lut.u32"),
+        Form(
+            "bool:{or and} type:{b32}", "=~d.type|p, a.type, b.type, c.type, #lut.u32, !q.pred",
+            floor="8.2+sm_70",
+        ),
+    )  # fmt: skip
+
+    def evaluate(self, m: Mods) -> Callable[..., Any]:
+        tables: dict[int, Callable[..., Any]] = {}
+
+        def lop3(a: Array, b: Array, c: Array, lut: Array, *q: Array) -> Any:
+            number = int(lut[0]) & 0xFF
+            if number not in tables:
+                tables[number] = partial(permutation.lop3, lut=number)
+            d = tables[number](a, b, c)
+            if not q:
+                return d
+            p = d != 0
+            return d, (p | q[0]) if m.bool == "or" else (p & q[0])
+
+        return lop3
+
+
+@instruction("prmt", isa="Data Movement and Conversion Instructions: prmt", floor="2.0+sm_20")
+class Prmt(Pure):
+    """Pick bytes of two words."""
+
+    forms = (Form("type:{b32} mode?:{f4e b4e rc8 ecl ecr rc16}", "=d.type, a.type, b.type, c.b32"),)
+
+    def evaluate(self, m: Mods) -> Callable[..., Any]:
+        return partial(permutation.prmt, mode=m.mode or None)
