@@ -105,7 +105,8 @@ def _rounded(values: Array, fmt: Format) -> Array:
     infinite = np.isinf(size)
     finite = np.where(np.isfinite(size), size, 0.0)
     lowest = 1 - fmt.bias
-    exponent = np.maximum(np.frexp(finite)[1] - 1, lowest)
+    # frexp gives zero the exponent of one
+    exponent = np.where(finite == 0, lowest, np.maximum(np.frexp(finite)[1] - 1, lowest))
     # The scaled number is below 2^(m+1), so that the shift is exact and one rounding happens here.
     # A sum that carries out of the mantissa moves on to the next exponent by itself.
     steps = np.rint(np.ldexp(finite, fmt.mantissa_bits - exponent)).astype(np.int64)

@@ -17,8 +17,10 @@ __all__ = ["Spec", "parse_header_spec", "parse_spec"]
 NAME = r"[A-Za-z_$%][\w$]*"
 
 _TYPED = r"(?P<type>[A-Za-z]\w*)\s*(?:\[\s*(?P<count>\w*)\s*\])?"
-_OPTION = re.compile(rf"\s*(?:(?P<name>{NAME})\s*=)?\s*{_TYPED}\s*:(?P<init>.*)", re.ASCII | re.S)
-_HEADER = re.compile(rf"\s*(?P<name>{NAME})\s+{_TYPED}\s*=(?P<init>.*)", re.ASCII | re.S)
+_OPTION = re.compile(
+    rf"\s*(?:(?P<name>{NAME})\s*=)?\s*{_TYPED}\s*:(?P<init>.*)", re.ASCII | re.DOTALL
+)
+_HEADER = re.compile(rf"\s*(?P<name>{NAME})\s+{_TYPED}\s*=(?P<init>.*)", re.ASCII | re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)

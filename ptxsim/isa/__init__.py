@@ -1,6 +1,7 @@
 """Instruction records, one module per chapter of the PTX ISA; importing this loads them all."""
 
 from . import (
+    atomics,
     comparison,
     control_flow,
     conversion,
@@ -8,6 +9,8 @@ from . import (
     floating_point,
     integer_arithmetic,
     logic_and_shift,
+    parallel_synchronization,
+    warp_shuffle,
 )
 from .record import Form, Instruction, Mods, Pure, instruction, registry
 
@@ -16,6 +19,7 @@ __all__ = [
     "Instruction",
     "Mods",
     "Pure",
+    "atomics",
     "comparison",
     "control_flow",
     "conversion",
@@ -24,5 +28,7 @@ __all__ = [
     "instruction",
     "integer_arithmetic",
     "logic_and_shift",
+    "parallel_synchronization",
     "registry",
+    "warp_shuffle",
 ]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .group import Group
     from .wave import Wave
 
-__all__ = ["Access", "Place", "load", "place", "store"]
+__all__ = ["Access", "Place", "arrays", "check_defined", "load", "place", "places", "store"]
 
 _SHIFT = {1: 0, 2: 1, 4: 2, 8: 3}
 _IN_ARENA = frozenset(("global", "const", "param"))
@@ -58,9 +58,9 @@ def load(group: Group, access: Access, address: Array, mask: BoolArray | None) -
     size = access.size
     out: list[list[Array]] = []
     for p in places(group, access, address, mask):
-        views, shadows = _arrays(group.wave, p.space)
+        views, shadows = arrays(group.wave, p.space)
         if shadows is not None:
-            _check_defined(group, access, p, shadows)
+            check_defined(group, access, p, shadows)
         word = min(size, 8)
         index = p.at >> _SHIFT[word]
         view = views[word]
@@ -93,7 +93,7 @@ def store(
     word = min(size, 8)
     for p in places(group, access, address, mask, write=True):
         wave.memory.version += 1
-        views, shadows = _arrays(wave, p.space)
+        views, shadows = arrays(wave, p.space)
         index = p.at >> _SHIFT[word]
         words = [v[k] for v in values for k in (0, 1)] if size == 16 else list(values)
         view = views[word]
@@ -116,7 +116,7 @@ def _acting(value: Array, p: Place, group: Group) -> Array:
     return value[p.lanes]
 
 
-def _arrays(wave: Wave, space: str) -> tuple[dict[int, Array], dict[int, Array] | None]:
+def arrays(wave: Wave, space: str) -> tuple[dict[int, Array], dict[int, Array] | None]:
     if space == "shared":
         return wave.shared_views, None
     if space == "local":
@@ -124,7 +124,7 @@ def _arrays(wave: Wave, space: str) -> tuple[dict[int, Array], dict[int, Array] 
     return wave.memory.views, wave.memory.shadow_views if space == "undefined" else None
 
 
-def _check_defined(group: Group, access: Access, p: Place, shadows: dict[int, Array]) -> None:
+def check_defined(group: Group, access: Access, p: Place, shadows: dict[int, Array]) -> None:
     word = min(access.size, 8)
     index = p.at >> _SHIFT[word]
     whole = ~shadows[word].dtype.type(0)

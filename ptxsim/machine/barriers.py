@@ -7,38 +7,19 @@ are not waited for.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..isa.protocol import Array, BoolArray, Site
-from ..program import Block
+from .arrival import Arrival
 from .group import Group
 
 if TYPE_CHECKING:
     from .scheduler import Scheduler
 
-__all__ = ["Arrival", "Barriers"]
-
-
-@dataclass(frozen=True, slots=True)
-class Arrival:
-    """One barrier instruction as executed by a group.
-
-    ``count`` is the number of threads, None for all of the CTA.  ``reduce`` names popc, and, or
-    for ``bar.red``, ``predicate`` is its source, and ``write`` stores the result.
-    """
-
-    barrier: int
-    count: int | None
-    waits: bool
-    after: Block
-    site: Site
-    reduce: str = ""
-    predicate: Array | None = None
-    write: Callable[[Group, Array], None] | None = None
+__all__ = ["Barriers"]
 
 
 @dataclass

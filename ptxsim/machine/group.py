@@ -18,6 +18,7 @@ import numpy as np
 from ..isa.protocol import Array, BoolArray, Registers, Site
 from ..windows import LOCAL_SIZE, LOCAL_WINDOW, SHARED_SIZE, SHARED_WINDOW
 from . import access, calls
+from .arrival import Arrival
 from .access import Access
 
 if TYPE_CHECKING:
@@ -236,6 +237,30 @@ class Group:
 
     def switch(self, index: Array, blocks: list[Block]) -> Group | None:
         return self.wave.scheduler.switch(self, index, blocks)
+
+    def arrive(
+        self,
+        barrier: int,
+        count: int | None,
+        waits: bool,
+        after: Block,
+        site: Site,
+        reduce: str,
+        predicate: Array | None,
+        write: Callable[[Group, Array], None] | None,
+    ) -> Group | None:
+        arrival = Arrival(barrier, count, waits, after, site, reduce, predicate, write)
+        return self.wave.scheduler.barriers.arrive(self, arrival)
+
+    def split_by(self, keys: list[Array]) -> None:
+        """Come back to this block in parts in which all these values are uniform."""
+        table = np.stack([self.full(k).astype(np.uint64) for k in keys])
+        _, part = np.unique(table, axis=1, return_inverse=True)
+        part = part.reshape(-1)
+        for k in range(int(part.max()) + 1):
+            at = part == k if self.active is None else (part == k) & self.active
+            if at.any():
+                self.wave.scheduler.push(self.subset(np.flatnonzero(at), self.block.live))
 
     def call(self, plan: CallPlan, site: Site) -> Group | None:
         return calls.call(self.wave.scheduler, self, plan, site)

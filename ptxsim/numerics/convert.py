@@ -1,38 +1,58 @@
-"""Conversions between integers and floating-point formats (ISA cvt), exact to the last bit.
+"""Conversions between integers and floats of all widths.
 
-PTX ISA 9.1, "Data Movement and Conversion Instructions": cvt; "Rounding Modifiers".  Integers are
-patterns of 8, 16, 32 or 64 bits in the unsigned dtype of that width.  NaN becomes the canonical NaN
-of the destination.  The forms with two and four elements are in :mod:`.packed`.
+PTX ISA 9.1, "Data Movement and Conversion Instructions: cvt" and "Type Conversion".  Packed forms
+are in :mod:`ptxsim.numerics.convert_packed`.  Integer results have the width of the destination
+type; extending them to a wider register is for the caller.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 
 from . import _single
 from ._elementwise import any_lane, select
 from ._exact import narrow, normalize, round_pack
-from ._images import canonical, flush, pack_half
-from ._values import clamp_unit, to_double, to_single
-from .formats import BF16, F16, F32, F64, Bits, Format, IntegerRounding, Rounding
+from ._images import (
+    Floats,
+    canonical,
+    finish,
+    flush,
+    is_nan,
+    pack_half,
+    relu,
+    saturate,
+    widen_half,
+)
+from .formats import (
+    BF16,
+    F16,
+    F32,
+    F64,
+    TF32,
+    UE8M0,
+    Bits,
+    Format,
+    IntegerRounding,
+    Rounding,
+)
 
 __all__ = [
     "float_to_float",
     "float_to_int",
     "int_to_float",
     "int_to_int",
-    "pack_saturated",
-    "round_integral",
+    "round_to_integral",
 ]
 
 U32 = np.uint32
 U64 = np.uint64
-Numbers = npt.NDArray[Any]
+I64 = np.int64
+_WIDENED_NAN = U64(0x7FFF_FFFF_E000_0000)
+"""What ptxas folds for cvt.f64 of a NaN: the canonical f32 NaN, widened."""
 
-_TO_INTEGRAL: dict[IntegerRounding, np.ufunc] = {
+_INTEGRAL: dict[IntegerRounding, Callable[[Floats], Floats]] = {
     "rni": np.rint,
     "rzi": np.trunc,
     "rmi": np.floor,
@@ -40,45 +60,30 @@ _TO_INTEGRAL: dict[IntegerRounding, np.ufunc] = {
 }
 
 
-def _dtype(width: int, signed: bool) -> np.dtype[Any]:
-    return np.dtype(f"{'i' if signed else 'u'}{width // 8}")
-
-
-def _limits(width: int, signed: bool) -> tuple[int, int]:
-    if signed:
-        return -(1 << (width - 1)), (1 << (width - 1)) - 1
-    return 0, (1 << width) - 1
-
-
 def int_to_int(
-    a: Bits, *, src_width: int, src_signed: bool, width: int, signed: bool, sat: bool = False
+    a: Bits,
+    *,
+    from_width: int,
+    from_signed: bool,
+    to_width: int,
+    to_signed: bool,
+    sat: bool = False,
 ) -> Bits:
-    """An integer cut or extended by its own sign, or clamped to the destination (ISA cvt, .sat)."""
-    number = a.view(_dtype(src_width, src_signed))
-    if sat:
-        low, high = _limits(width, signed)
-        own_low, own_high = _limits(src_width, src_signed)
-        unit = number.dtype.type
-        if low > own_low:
-            number = np.maximum(number, unit(low))
-        if high < own_high:
-            number = np.minimum(number, unit(high))
-    return number.astype(_dtype(width, False))
+    """Integers cut or extended, or with .sat clamped to the destination range (ISA cvt).
 
-
-def pack_saturated(a: Bits, b: Bits, c: Bits | None = None, *, width: int, signed: bool) -> Bits:
-    """Two s32 clamped and packed, ``b`` lowest (ISA cvt.pack.sat).
-
-    With ``c`` its low bits are shifted above the two fields.
+    >>> int(int_to_int(np.array([0xFF], np.uint8), from_width=8, from_signed=True,
+    ...                to_width=16, to_signed=False, sat=True)[0])
+    0
     """
-    out: Bits | None = None if c is None else c << U32(2 * width)
-    for number, shift in ((a, width), (b, 0)):
-        low, high = _limits(width, signed)
-        clamped = np.clip(number.view(np.int32), np.int32(low), np.int32(high)).view(U32)
-        field = (clamped & U32((1 << width) - 1)) << U32(shift)
-        out = field if out is None else out | field
-    assert out is not None
-    return out
+    source = np.dtype(f"{'i' if from_signed else 'u'}{from_width // 8}")
+    target = np.dtype(f"u{to_width // 8}")
+    value = a.view(source)
+    if sat:
+        low = -(1 << (to_width - 1)) if to_signed else 0
+        high = (1 << (to_width - to_signed)) - 1
+        own = np.iinfo(source)
+        value = np.clip(value, source.type(max(low, own.min)), source.type(min(high, own.max)))
+    return value.astype(target, copy=False)
 
 
 def int_to_float(
@@ -90,25 +95,20 @@ def int_to_float(
     rounding: Rounding = "rn",
     sat: bool = False,
 ) -> Bits:
-    """An integer rounded to f16, bf16, f32 or f64 (ISA cvt); .sat clamps to [0, 1]."""
-    number = a.view(_dtype(width, signed))
-    out = _rounded_number(number, width, fmt, rounding)
-    return clamp_unit(out, fmt) if sat else out
-
-
-def _rounded_number(number: Numbers, width: int, fmt: Format, rounding: Rounding) -> Bits:
-    if fmt is F64 and (width < 64 or rounding == "rn"):
-        return number.astype(np.float64).view(U64)
-    if fmt is F32 and rounding == "rn":
-        return number.astype(np.float32).view(U32)
-    if fmt is F32 and width < 64:
-        return _single.rounded(number.astype(np.float64), rounding).view(U32)
-    if fmt is F16 and width < 64 and rounding == "rn":
-        return number.astype(np.float64).astype(np.float16).view(np.uint16)
-    wide = number.astype(U64)  # two's complement for negative numbers
-    negative = (number < 0).astype(U64)
-    parts = normalize(negative, (wide ^ (U64(0) - negative)) + negative)
-    return round_pack(parts, fmt, rounding).astype(fmt.dtype)
+    """Integers as floats, the exact value rounded (ISA cvt); .sat clamps to [0, 1]."""
+    source = np.dtype(f"{'i' if signed else 'u'}{width // 8}")
+    value = a.view(source)
+    if sat:
+        value = np.clip(value, source.type(0), source.type(1))
+    if rounding == "rn" and (fmt is F32 or fmt is F64):
+        real: Bits = value.astype(np.float32 if fmt is F32 else np.float64).view(fmt.dtype)
+        return real
+    if width < 64:
+        return _from_double(value.astype(np.float64), fmt, rounding, saturated=False)
+    bits = value.view(U64)
+    sign = (bits >> U64(63)) if signed else np.zeros_like(bits)
+    magnitude = (bits ^ (U64(0) - sign)) + sign
+    return round_pack(normalize(sign, magnitude), fmt, rounding).astype(fmt.dtype)
 
 
 def float_to_int(
@@ -120,63 +120,80 @@ def float_to_int(
     rounding: IntegerRounding,
     ftz: bool = False,
 ) -> Bits:
-    """A float rounded to an integer and clamped to its range (ISA cvt; .sat changes nothing).
+    """Floats rounded to integers and clamped to the destination range (ISA cvt).
 
-    NaN gives the top bit alone for an f64 source or a 64-bit destination, else zero.
+    NaN gives 0, but the top bit alone when the source is f64 or the destination has 64 bits.
     """
     if ftz and fmt is F32:
         a = flush(a, fmt)
-    value = to_double(a, fmt)
+    integral = _INTEGRAL[rounding]
+    if fmt is F32 and width == 32:
+        whole = integral(a.view(np.float32))
+        inside = (np.abs(whole) if signed else whole) < np.float32(2.0**31)
+        if not signed:
+            inside &= whole >= 0
+        if not any_lane(~inside):
+            quick: Bits = whole.astype(np.int32).view(U32)
+            return quick
+    value = integral(to_double(a, fmt))
     nan = np.isnan(value)
-    whole = _TO_INTEGRAL[rounding](value)
-    out = _clamped_long(whole, signed) if width == 64 else _clamped(whole, width, signed)
-    if any_lane(nan):
-        top = 1 << (width - 1) if fmt is F64 or width == 64 else 0
-        out = select(nan, out.dtype.type(top), out)
-    return out
+    bits = _clamped(value, nan, width, signed)
+    special = 1 << (width - 1) if fmt is F64 or width == 64 else 0
+    result = select(nan, U64(special), bits)
+    return result.astype(f"u{width // 8}", copy=False)
 
 
-def _clamped(whole: Numbers, width: int, signed: bool) -> Bits:
-    """Integral float64 values as patterns of at most 32 bits; NaN means nothing."""
-    low, high = _limits(width, signed)
-    inside = np.fmin(np.fmax(whole, np.float64(low)), np.float64(high))
-    return inside.astype(np.int64).astype(_dtype(width, False))
+def _clamped(value: Floats, nan: Bits, width: int, signed: bool) -> Bits:
+    """Integral float64 values clamped and as two's complement in 64 bits; NaN as any number."""
+    value = (value.view(U64) * ~nan).view(np.float64)
+    low = -(2.0 ** (width - 1)) if signed else 0.0
+    if width < 64:
+        high = 2.0 ** (width - signed) - 1.0
+        return np.clip(value, low, high).astype(I64).view(U64)
+    limit = 2.0 ** (64 - signed)
+    value = np.maximum(value, low)
+    over = value >= limit
+    # NumPy converts only to signed numbers portably: the upper half of u64 is moved down first.
+    upper = (value >= 2.0**63) & ~over
+    reduced = (value - upper * 2.0**63) * ~over
+    bits = np.nan_to_num(reduced, copy=False).astype(I64).view(U64) + upper * U64(1 << 63)
+    return select(over, U64((1 << (64 - signed)) - 1), bits)
 
 
-def _clamped_long(whole: Numbers, signed: bool) -> Bits:
-    """Integral float64 values as patterns of 64 bits; NaN means nothing."""
-    low, high = _limits(64, signed)
-    beyond = whole > np.float64(high)  # the limit itself is no float64: it rounds to the next one
-    beyond |= whole == np.float64(high)
-    inside = np.fmax(whole * ~beyond, np.float64(low))
-    out = inside.astype(_dtype(64, signed)).view(U64)
-    return select(beyond, U64(high), out) if any_lane(beyond) else out
-
-
-def round_integral(
-    a: Bits,
-    *,
-    fmt: Format,
-    rounding: IntegerRounding,
-    ftz: bool = False,
-    sat: bool = False,
-) -> Bits:
-    """A float rounded to an integral value of its own format (ISA cvt with .rni and the like)."""
-    if ftz and fmt is F32:
-        a = flush(a, fmt)
-    if fmt is F32 or fmt is F64:
-        native = a.view(np.float32 if fmt is F32 else np.float64)
-        out = canonical(_TO_INTEGRAL[rounding](native), fmt)
+def to_double(a: Bits, fmt: Format) -> Floats:
+    """The numbers of any format as float64; exact, NaN stays NaN."""
+    if fmt is F64:
+        return a.view(np.float64)
+    if fmt is F32 or fmt is TF32:
+        return a.view(np.float32).astype(np.float64)
+    if fmt is F16:
+        return a.view(np.float16).astype(np.float64)
+    if fmt is BF16:
+        return widen_half(a, fmt).astype(np.float64)
+    wide = a.astype(U64)
+    magnitude = wide & U64((1 << (fmt.exponent_bits + fmt.mantissa_bits)) - 1)
+    if fmt is UE8M0:
+        bits = (magnitude + U64(1023 - fmt.bias)) << U64(52)
     else:
-        out = pack_half(_TO_INTEGRAL[rounding](to_single(a, fmt)), fmt)
-    return clamp_unit(out, fmt) if sat else out
+        # As a number of the f64 exponent range, then scaled back: subnormals come out right.
+        raw = (magnitude << U64(52 - fmt.mantissa_bits)).view(np.float64)
+        bits = (raw * 2.0 ** (1023 - fmt.bias)).view(U64)
+        bits = bits | ((wide & U64(fmt.sign)) * U64((1 << 63) // max(fmt.sign, 1)))
+    if fmt.infinity is not None:
+        infinite = magnitude == U64(fmt.infinity)
+        bits = select(infinite, (bits & U64(F64.sign)) | U64(F64.infinity or 0), bits)
+    if fmt.nan is not None:
+        lowest_nan = fmt.nan if fmt.infinity is None else fmt.infinity + 1
+        bits = select(magnitude >= U64(lowest_nan), _WIDENED_NAN, bits)
+    value: Floats = bits.view(np.float64)
+    return value
 
 
 def float_to_float(
     a: Bits,
     *,
-    src: Format,
-    dst: Format,
+    source: Format,
+    target: Format,
     rounding: Rounding = "rn",
     ftz: bool = False,
     sat: bool = False,
@@ -185,42 +202,101 @@ def float_to_float(
     random: Bits | None = None,
     random_bits: int = 0,
 ) -> Bits:
-    """A float in another format (ISA cvt), or in its own with .ftz, .sat or .relu.
+    """Floats of one format as another (ISA cvt); widening is exact.
 
-    Where no rounding is needed, ``rounding`` has no effect.  ``random`` holds the ``random_bits``
-    low bits that .rs adds to the bits rounded away.
+    ``ftz`` flushes f32 operands and results, ``satfinite`` makes magnitudes beyond the largest
+    finite one that one, ``random`` holds the bits added below the result by rounding ``rs``.
     """
-    if ftz and src is F32:
-        a = flush(a, src)
-    exact = rounding == "rn" and not satfinite
-    if exact and src is not F64 and dst in (F16, BF16, F32, F64):
-        out = _quick(a, src, dst, relu)
-    elif src is F64 and dst is F32 and not satfinite and not relu:
-        out = canonical(_single.rounded(a.view(np.float64), rounding), dst)
-    elif src is F64 and dst is F16 and exact and not relu:
-        out = pack_half(a.view(np.float64), dst)
-    else:
-        wide = to_double(a, src)
-        wide = np.maximum(wide, 0.0) + 0.0 if relu else wide
-        out = narrow(
-            wide.view(U64),
-            dst,
-            rounding,
-            saturate=satfinite,
-            random=random,
-            random_bits=random_bits,
-        ).astype(dst.dtype)
-        out = out << dst.dtype.type(dst.padding) if dst.padding else out
-    if ftz and dst is F32:
-        out = flush(out, dst)
-    return clamp_unit(out, dst) if sat else out
+    if ftz and source is F32:
+        a = flush(a, source)
+    if source is target and not (sat or relu):
+        return a
+    if target is TF32 and rounding == "rna":
+        return _tf32_nearest_away(a, satfinite)
+    plain = rounding == "rn" and not (satfinite or sat or relu)
+    if plain and source is F32 and (target is F16 or target is BF16):
+        return pack_half(a.view(np.float32), target)
+    if plain and target is F32 and (source is F16 or source is BF16):
+        return canonical(widen_half(a, source), target)
+    value = _clamp(to_double(a, source), sat, relu)
+    bits = _from_double(value, target, rounding, satfinite, random, random_bits)
+    return flush(bits, target) if ftz and target is F32 else bits
 
 
-def _quick(a: Bits, src: Format, dst: Format, relu: bool) -> Bits:
-    """Every conversion to nearest that float32 holds on the way."""
-    value = to_single(a, src)
-    if relu:
-        value = np.maximum(value, np.float32(0)) + np.float32(0)
-    if dst is F64:
-        return canonical(value.astype(np.float64), dst)
-    return canonical(value, dst) if dst is F32 else pack_half(value, dst)
+def _clamp(value: Floats, sat: bool, to_relu: bool) -> Floats:
+    """Clamping before the rounding: both bounds are numbers of every format."""
+    if sat:
+        return saturate(value)
+    return relu(value) if to_relu else value
+
+
+def _from_double(
+    value: Floats,
+    fmt: Format,
+    rounding: Rounding,
+    saturated: bool,
+    random: Bits | None = None,
+    random_bits: int = 0,
+) -> Bits:
+    """Round float64 values to a format and pack them as they lie in a register."""
+    if fmt is F64:
+        nan = np.isnan(value)
+        bits: Bits = value.view(U64)
+        return select(nan, _WIDENED_NAN, bits) if any_lane(nan) else bits
+    if fmt is UE8M0:
+        return _power_of_two(value.view(U64), rounding, saturated)
+    if fmt is F32 and rounding != "rs":
+        return canonical(_single.rounded(value, rounding), fmt)
+    if fmt is F16 and rounding == "rn" and not saturated:
+        return pack_half(value, fmt)
+    narrowed = narrow(
+        value.view(U64),
+        fmt,
+        rounding,
+        saturate=saturated,
+        random=random,
+        random_bits=random_bits,
+    )
+    return (narrowed << U64(fmt.padding)).astype(fmt.dtype)
+
+
+def _power_of_two(a: Bits, rounding: Rounding, saturated: bool) -> Bits:
+    """Magnitudes of f64 patterns as ue8m0: exponents only, rounded down (.rz) or up (.rp).
+
+    Zero becomes the smallest power; without saturation an overflow carries into the NaN.
+    """
+    magnitude = a & U64(F64.sign - 1)
+    exponent = (magnitude >> U64(52)).astype(I64) - I64(1023 - UE8M0.bias)
+    if rounding == "rp":
+        exponent = exponent + ((magnitude & U64((1 << 52) - 1)) != 0)
+    exponent = np.clip(exponent, I64(0), I64(UE8M0.largest if saturated else UE8M0.nan or 0))
+    bits = exponent.astype(np.uint8)
+    return select(is_nan(a, F64), np.uint8(UE8M0.nan or 0), bits)
+
+
+def _tf32_nearest_away(a: Bits, satfinite: bool) -> Bits:
+    """cvt.rna.tf32.f32 as machines do it: infinity and NaN are only cut, so a NaN may vanish."""
+    infinity, cut = U32(F32.infinity or 0), U32(0xFFFF_E000)
+    finite = (a & infinity) != infinity
+    bits: Bits = (a + finite * U32(0x1000)) & cut
+    if satfinite:
+        bits = bits - ((bits & infinity) == infinity) * U32(0x2000)
+    return bits
+
+
+def round_to_integral(
+    a: Bits,
+    *,
+    fmt: Format,
+    rounding: IntegerRounding,
+    ftz: bool = False,
+    sat: bool = False,
+) -> Bits:
+    """Floats rounded to integral floats of the same format (ISA cvt with integer rounding)."""
+    if ftz and fmt is F32:
+        a = flush(a, fmt)
+    integral = _INTEGRAL[rounding]
+    if fmt is F32 or fmt is F64:
+        return finish(integral(a.view(np.float32 if fmt is F32 else np.float64)), fmt, ftz, sat)
+    value = integral(widen_half(a, fmt))
+    return pack_half(saturate(value) if sat else value, fmt)

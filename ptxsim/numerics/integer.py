@@ -19,6 +19,7 @@ from .bits import extend, fill_with_sign, signed_view, unsigned
 from .formats import Bits, Mask
 
 __all__ = [
+    "COMPARISONS",
     "IntegerComparison",
     "abs_",
     "add",
@@ -50,7 +51,7 @@ __all__ = [
 IntegerComparison: TypeAlias = Literal["eq", "ne", "lt", "le", "gt", "ge", "lo", "ls", "hi", "hs"]
 """Comparison operators of integers; the last four are unsigned whatever ``signed`` says."""
 
-_COMPARISONS: Final[dict[str, Callable[[Bits, Bits], Mask]]] = {
+COMPARISONS: Final[dict[str, Callable[[Bits, Bits], Mask]]] = {
     "eq": np.equal,
     "ne": np.not_equal,
     "lt": np.less,
@@ -320,7 +321,7 @@ def compare(op: IntegerComparison, a: Bits, b: Bits, *, width: int, signed: bool
     array([ True])
     """
     if op in _UNSIGNED:
-        return _COMPARISONS[_UNSIGNED[op]](a, b)
+        return COMPARISONS[_UNSIGNED[op]](a, b)
     if signed:
         a, b = signed_view(a, width), signed_view(b, width)
-    return _COMPARISONS[op](a, b)
+    return COMPARISONS[op](a, b)

@@ -91,7 +91,11 @@ def _bfind(m: list[str], a: Any) -> Any:
 
 
 def _simd(op: str, parts: int) -> Callable[..., Any]:
-    return lambda m, a, b, c: video.simd(op, a, b, c, parts=parts, types=tuple(m))
+    def run(m: list[str], a: Any, b: Any, c: Any) -> Any:
+        d_signed, a_signed, b_signed = (t == "s32" for t in m)
+        return video.simd(op, a, b, c, parts=parts, signed=(d_signed, a_signed, b_signed))
+
+    return run
 
 
 FAMILIES: dict[str, Callable[..., Any]] = {

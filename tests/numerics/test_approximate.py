@@ -34,7 +34,7 @@ def ints(a: np.ndarray) -> list[int]:
 
 
 def expected(values: list[float]) -> list[int]:
-    return [0x7FFFFFFF if v != v else ints(f32(v))[0] for v in values]
+    return [0x7FFFFFFF if math.isnan(v) else ints(f32(v))[0] for v in values]
 
 
 # PTX ISA 9.1, the tables under each instruction: -inf, -1.0, -0, +0, +inf, NaN.

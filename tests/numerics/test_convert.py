@@ -205,11 +205,13 @@ class TestIntegers:
         assert got.dtype == np.dtype(f"u{width // 8}")
         assert [hex(p) for p, g, w in zip(ints(a), ints(got), want, strict=True) if g != w] == []
 
-    def test_ordinary_values_take_the_short_way(self) -> None:
+    @pytest.mark.parametrize(
+        ("mode", "want"), [("rni", [-2, 2, 2, 0]), ("rmi", [-3, 1, 2, -1]), ("rpi", [-2, 2, 3, 0])]
+    )
+    def test_ordinary_values_take_the_short_way(self, mode: Any, want: list[int]) -> None:
         a = f32(-2.5, 1.5, 2.5, -0.25, 2147483520.0)
-        for mode, want in (("rni", [-2, 2, 2, 0]), ("rmi", [-3, 1, 2, -1]), ("rpi", [-2, 2, 3, 0])):
-            got = convert.float_to_int(a, fmt=F32, width=32, signed=True, rounding=mode)
-            assert got.view(np.int32).tolist() == [*want, 2147483520]
+        got = convert.float_to_int(a, fmt=F32, width=32, signed=True, rounding=mode)
+        assert got.view(np.int32).tolist() == [*want, 2147483520]
 
     def test_ftz_before_rounding(self) -> None:
         got = convert.float_to_int(

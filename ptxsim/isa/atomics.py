@@ -1,0 +1,147 @@
+"""Atomic operations (PTX ISA 9.1, Parallel Synchronization and Communication: atom, red)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ..numerics import comparison, floating, integer, select
+from ..numerics.formats import F32
+from ..types import SCALAR_TYPES
+from .floating_point import lanewise
+from .protocol import Array, Registers, Step
+from .record import Form, Instruction, Mods, instruction
+
+__all__: list[str] = []
+
+_P = "Parallel Synchronization and Communication Instructions: "
+
+_SEM = "sem?:{relaxed acquire release acq_rel}"
+_SCOPE = "scope?:{cta gpu sys@5.0+sm_60 cluster@7.8+sm_90}"
+_SPACE = "space?:{global shared shared::cta@7.8 shared::cluster@7.8+sm_90}"
+_HEAD = f"{_SEM} {_SCOPE} {_SPACE}"
+_HINT = "hint?:{L2::cache_hint}"
+
+
+def _inc(old: Array, b: Array) -> Array:
+    return select(old >= b, np.uint32(0), old + np.uint32(1))
+
+
+def _dec(old: Array, b: Array) -> Array:
+    return select((old == 0) | (old > b), b, old - np.uint32(1))
+
+
+def _operation(m: Mods) -> tuple[Callable[..., Array], str]:
+    """The function from old value and operands to the new one, and its scan name."""
+    t = SCALAR_TYPES[m.type]
+    if m.op == "inc":
+        return _inc, ""
+    if m.op == "dec":
+        return _dec, ""
+    if m.op in ("and", "or", "xor"):
+        ufunc = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}[m.op]
+        return ufunc, m.op
+    if m.op == "exch":
+        return (lambda old, b: b + np.zeros_like(old)), "exch"
+    if m.op == "cas":
+        return (lambda old, b, c: select(old == b, c, old)), ""
+    if t.kind in ("f", "a"):
+        if m.op == "add":
+            ftz = m.type == "f32" and not m.space.startswith("shared")
+            if m.type == "f32":
+                return partial(floating.add, fmt=F32, ftz=ftz), ""
+            return lanewise(floating.add, m.type), ""
+        return lanewise(comparison.min_ if m.op == "min" else comparison.max_, m.type), ""
+    if m.op == "add":
+        return np.add, "add"
+    function = integer.min_ if m.op == "min" else integer.max_
+    name = m.op + ("_s" if t.signed else "_u")
+    return partial(function, width=t.bits, signed=t.signed), name
+
+
+class _Atomic(Instruction):
+    needs_defined = True
+    traps = ("misaligned", "oob", "uninit-global", "write-to-readonly")
+
+    def waits(self, m: Mods) -> bool:
+        return True
+
+    def check(self, m: Mods) -> str | None:
+        return None
+
+    def bind(self, b: Any) -> Step:
+        m = b.mods
+        size = SCALAR_TYPES[m.type].size
+        operation, scan = _operation(m)
+        operands = [b.source("b")] + ([b.source("c")] if b.has("c") else [])
+        space = b.space("a", m.space)
+        address = b.address("a")
+        guard = b.guard()
+        site = b.site
+        write = b.write("d") if b.has("d") else None
+
+        def step(r: Registers, g: Any) -> None:
+            mask = g.mask(guard(r))
+            values = [r[s] for s in operands]
+            old = g.atomic(space, address(r, g), size, operation, values, mask, site, scan)
+            if write is not None:
+                write(r, old, mask)
+
+        return step
+
+
+def _forms(result: str) -> tuple[Form, ...]:
+    cache = ", cache.b64?" if result else ""
+    one = f"{result}[a], b.type{cache}"
+    return (
+        Form(f"{_HEAD} op:{{and or xor}} {_HINT} type:{{b32 b64@5.0+sm_32}}", one),
+        Form(f"{_HEAD} op:{{add}} {_HINT} type:{{u32 s32 u64}}", one),
+        Form(f"{_HEAD} op:{{add}} {_HINT} type:{{f32}}", one, floor="2.0+sm_20"),
+        Form(f"{_HEAD} op:{{add}} {_HINT} type:{{f64}}", one, floor="5.0+sm_60"),
+        Form(f"{_HEAD} op:{{inc dec}} {_HINT} type:{{u32}}", one),
+        Form(f"{_HEAD} op:{{min max}} {_HINT} type:{{u32 s32 u64@5.0+sm_32 s64@5.0+sm_32}}", one),
+        Form(f"{_HEAD} op:{{add}} noftz {_HINT} type:{{f16x2}}", one, floor="6.2+sm_60"),
+        Form(f"{_HEAD} op:{{add}} noftz {_HINT} type:{{f16}}", one, floor="6.3+sm_70"),
+        Form(f"{_HEAD} op:{{add}} noftz {_HINT} type:{{bf16 bf16x2}}", one, floor="7.8+sm_90"),
+        Form(
+            f"{_SEM} {_SCOPE} space?:{{global}} op:{{add min max}} noftz? {_HINT} vec:{{v2 v4 v8}}"
+            " type:{f16 bf16 f16x2 bf16x2 f32}",
+            f"{result.replace('.type', '.type*vec')}[a], b.type*vec{cache}", floor="8.1+sm_90",
+            unsupported="vector atomics are not modelled",
+        ),
+    )  # fmt: skip
+
+
+@instruction("atom", isa=_P + "atom", floor="1.1")
+class Atom(_Atomic):
+    """Read, operate and write as one; the old value is the result."""
+
+    forms = (
+        *_forms("=~d.type, "),
+        Form(f"{_HEAD} op:{{exch}} {_HINT} type:{{b32 b64}}", "=~d.type, [a], b.type, cache.b64?"),
+        Form(
+            f"{_HEAD} op:{{cas}} {_HINT} type:{{b16@6.3+sm_70 b32 b64}}",
+            "=~d.type, [a], b.type, c.type, cache.b64?",
+        ),
+        Form(
+            f"{_HEAD} op:{{exch}} {_HINT} type:{{b128}}", "=~d.type, [a], b.type, cache.b64?",
+            floor="8.3+sm_90", unsupported="128-bit atomics are not modelled",
+        ),
+        Form(
+            f"{_HEAD} op:{{cas}} {_HINT} type:{{b128}}", "=~d.type, [a], b.type, c.type, cache.b64?",
+            floor="8.3+sm_90", unsupported="128-bit atomics are not modelled",
+        ),
+    )  # fmt: skip
+
+
+@instruction("red", isa=_P + "red", floor="1.2")
+class Red(_Atomic):
+    """The operation of atom without a result."""
+
+    forms = tuple(
+        Form(f.modifiers, ", ".join(_text) + ", cache.b64?", floor="", unsupported=f.unsupported)
+        for f, _text in ((f, ("[a]", "b.type*vec" if "vec:" in f.modifiers else "b.type")) for f in _forms(""))
+    )

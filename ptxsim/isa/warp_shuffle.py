@@ -1,0 +1,109 @@
+"""Register shuffles within a warp (PTX ISA 9.1, Data Movement: shfl.sync, shfl)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .parallel_synchronization import MaskedCollective
+from .protocol import Array, BoolArray, Registers, Step
+from .record import Form, Instruction, instruction
+
+__all__: list[str] = []
+
+_SECTION = "Data Movement and Conversion Instructions: "
+
+_LANES = np.arange(32, dtype=np.int32)[None, :]
+
+
+def _sources(mode: str, b: Array, c: Array) -> tuple[Array, BoolArray]:
+    """Source lane and validity for each lane; ``b`` and ``c`` are uint32 [..., 32]."""
+    offset = (b & np.uint32(31)).astype(np.int32)
+    clamp = (c & np.uint32(31)).astype(np.int32)
+    segment = ((c >> np.uint32(8)) & np.uint32(31)).astype(np.int32)
+    highest = (_LANES & segment) | (clamp & ~segment)
+    lowest = _LANES & segment
+    if mode == "up":
+        lane = _LANES - offset
+        valid = lane >= highest
+    elif mode == "down":
+        lane = _LANES + offset
+        valid = lane <= highest
+    elif mode == "bfly":
+        lane = _LANES ^ offset
+        valid = lane <= highest
+    else:
+        lane = lowest | (offset & ~segment)
+        valid = lane <= highest
+    return np.where(valid, lane, _LANES), valid
+
+
+class _Shuffle(Instruction):
+    collective = True
+
+    def bind(self, b: Any) -> Step:
+        mode = b.mods.mode
+        a, lane_operand, clamp = b.source("a"), b.source("b"), b.source("c")
+        write, write_p = b.write("d"), b.write_second("d")
+        site = b.site
+        masked = b.has("mask")
+        member = b.source("mask") if masked else -1
+
+        def step(r: Registers, g: Any) -> None:
+            w = g.warps()
+            value = w.spread(r[a])
+            source, valid = _sources(mode, w.spread(r[lane_operand]), w.spread(r[clamp]))
+            source = np.broadcast_to(source, w.present.shape)
+            result = np.take_along_axis(value, source, axis=1)
+            if not w.present.all():
+                _check_sources(g, w, source, site)
+            elif masked:
+                members = np.broadcast_to(w.spread(r[member]), w.present.shape)
+                unnamed = (members >> source.astype(np.uint32)) & np.uint32(1) == 0
+                if unnamed.any():
+                    _report(g, w, unnamed, source, site)
+            write(r, w.collect(result), None)
+            write_p(r, w.collect(valid), None)
+
+        return step
+
+
+def _check_sources(g: Any, w: Any, source: Array, site: Any) -> None:
+    """Reading a lane that is not here gives an undefined value."""
+    bad = w.present & ~np.take_along_axis(w.present, source, axis=1)
+    if bad.any():
+        _report(g, w, bad, source, site)
+
+
+def _report(g: Any, w: Any, bad: BoolArray, source: Array, site: Any) -> None:
+    warp = int(np.flatnonzero(bad.any(axis=1))[0])
+    lane = int(np.flatnonzero(bad[warp])[0])
+    g.finding(
+        "mask-mismatch",
+        f"lane {lane} reads lane {int(source[warp, lane])}, which does not take part in"
+        f" '{site.text}'",
+        site,
+        w.collect(bad),
+        help="name the source lane in the member mask and let it execute the instruction",
+    )
+
+
+_MODES = "mode:{up down bfly idx} type:{b32}"
+
+
+@instruction("shfl.sync", isa=_SECTION + "shfl.sync", floor="6.0+sm_30")
+class ShflSync(_Shuffle, MaskedCollective):
+    """Exchange registers between the lanes of a mask."""
+
+    forms = (Form(_MODES, "=~d.type|p, a.type, b.u32, c.u32, mask.b32"),)
+
+
+@instruction("shfl", isa=_SECTION + "shfl (deprecated)", floor="3.0+sm_30")
+class Shfl(_Shuffle):
+    """The form without a mask (up to sm_6x)."""
+
+    forms = (Form(_MODES, "=d.type|p, a.type, b.u32, c.u32"),)
+
+    def gate(self, b: Any) -> Any:
+        return lambda r, g: None
