@@ -18,7 +18,15 @@ from ._version import __version__
 from .diagnostics import Severity
 from .errors import FindingsError
 
-__all__ = ["FINDING_CODES", "Finding", "FindingLog", "Output", "Report", "compress_lanes"]
+__all__ = [
+    "FINDING_CODES",
+    "MAX_CTAS",
+    "Finding",
+    "FindingLog",
+    "Output",
+    "Report",
+    "compress_lanes",
+]
 
 #: The stable code of each class of finding; ``PTX300`` stands for a class without one of its own.
 FINDING_CODES: Mapping[str, str] = {
@@ -62,8 +70,8 @@ FINDING_CODES: Mapping[str, str] = {
     "unsupported": "PTX400",
 }
 
-#: CTAs kept with a finding; more say nothing new.
-_MAX_CTAS = 8
+#: How many CTAs are kept with a finding; more would say nothing new.
+MAX_CTAS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,13 +129,13 @@ class FindingLog:
         key = (finding.class_, finding.line, finding.other_line)
         known = self._findings.get(key)
         if known is None:
-            self._findings[key] = replace(finding, ctas=finding.ctas[:_MAX_CTAS])
+            self._findings[key] = replace(finding, ctas=finding.ctas[:MAX_CTAS])
             return
         new = [cta for cta in finding.ctas if cta not in known.ctas]
         self._findings[key] = replace(
             known,
             count=known.count + finding.count,
-            ctas=(*known.ctas, *new)[:_MAX_CTAS],
+            ctas=(*known.ctas, *new)[:MAX_CTAS],
         )
 
     def add_raw(

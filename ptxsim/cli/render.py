@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..diagnostics import Diagnostic, Severity, Source, Span, excerpt, render
 from ..errors import UsageError
-from ..report import Finding, Report, compress_lanes
+from ..report import MAX_CTAS, Finding, Report, compress_lanes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -45,14 +45,11 @@ def render_report(
     shown = report.findings[: limit or None]
     blocks = [_finding(f, report.file, source, style) for f in shown]
     hidden = len(report.findings) - len(shown)
-    if style == "github":
-        return "".join(b + "\n" for b in blocks)
-    if hidden:
+    if hidden and style != "github":
         blocks.append(f"{hidden} more findings; --print-limit 0 shows all")
-    if not quiet:
+    if not quiet and style != "github":
         blocks.append(summary(report))
-    between = "\n\n" if style == "full" and blocks[:1] != blocks[-1:] else "\n"
-    return between.join(blocks) + "\n" if blocks else ""
+    return "".join(b + "\n" for b in blocks)
 
 
 def summary(report: Report) -> str:
@@ -99,7 +96,8 @@ def _whereabouts(f: Finding) -> str:
     if f.ctas:
         cta = ",".join(map(str, f.ctas[0]))
         others = len(f.ctas) - 1
-        parts.append(f"cta ({cta})" + (f" and {others} or more others" if others else ""))
+        more = " or more" if len(f.ctas) == MAX_CTAS else ""
+        parts.append(f"cta ({cta})" + (f" and {others}{more} others" if others else ""))
     if f.warp is not None:
         parts.append(f"warp {f.warp}")
     if f.lanes:

@@ -1,6 +1,7 @@
 """Instruction records, one module per chapter of the PTX ISA; importing this loads them all."""
 
 from . import (
+    asynchronous_copy,
     atomics,
     comparison,
     control_flow,
@@ -19,6 +20,7 @@ __all__ = [
     "Instruction",
     "Mods",
     "Pure",
+    "asynchronous_copy",
     "atomics",
     "comparison",
     "control_flow",

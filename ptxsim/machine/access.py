@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .group import Group
     from .wave import Wave
 
-__all__ = ["Access", "Place", "arrays", "check_defined", "load", "place", "places", "store"]
+__all__ = ["Access", "Place", "arrays", "check_defined", "load", "place", "place_in", "places", "store"]
 
 _SHIFT = {1: 0, 2: 1, 4: 2, 8: 3}
 _IN_ARENA = frozenset(("global", "const", "param"))
@@ -34,6 +34,8 @@ class Access:
     size: int
     count: int
     site: Site
+    #: what the address must be a multiple of; 0: the whole access
+    align: int = 0
 
     @property
     def total(self) -> int:
@@ -181,6 +183,12 @@ def places(
     return [place(group, access, space, address, lanes, write)]
 
 
+def place_in(group: Group, access: Access, address: Array, mask: BoolArray | None) -> Place:
+    """The checked places in one space, a full-length address per lane."""
+    (found,) = places(group, access, address, mask, write=access.space == "shared")
+    return found
+
+
 def _generic(
     group: Group, access: Access, address: Array, lanes: Array | None, write: bool
 ) -> list[Place]:
@@ -219,9 +227,10 @@ def place(
 ) -> Place:
     """Check uint64 addresses of one space and turn them into array offsets."""
     total = access.total
-    if total > 1:
+    align = access.align or total
+    if align > 1:
         low_bits = int(address[0]) if len(address) == 1 else int(np.bitwise_or.reduce(address))
-        if low_bits & (total - 1):
+        if low_bits & (align - 1):
             _misaligned(group, access, space, address, lanes)
     if space == "shared":
         return _shared(group, access, address, lanes)
@@ -293,18 +302,19 @@ def _flags(group: Group, bad: Array, lanes: Array | None) -> BoolArray:
 def _misaligned(
     group: Group, access: Access, space: str, address: Array, lanes: Array | None
 ) -> None:
-    bad = (address & np.uint64(access.total - 1)) != 0
+    align = access.align or access.total
+    bad = (address & np.uint64(align - 1)) != 0
     first = int(address[np.flatnonzero(bad)[0]])
     what = f"{access.total}-byte access"
     if access.count > 1:
         what = f"{access.count} x {access.size}-byte access"
     group.finding(
         f"misaligned-{space}",
-        f"{what} at {space} address {first:#x}, which is not a multiple of {access.total}"
-        f" (off by {first % access.total})",
+        f"{what} at {space} address {first:#x}, which is not a multiple of {align}"
+        f" (off by {first % align})",
         access.site,
         _flags(group, bad, lanes),
-        help=f"the address must be a multiple of the whole access size, {access.total} bytes",
+        help=f"the address must be a multiple of {align} bytes",
         fatal=True,
         address=first,
         space=space,

@@ -206,6 +206,39 @@ class Group:
             self, Access(space, size, 1, site), address, operation, operands, mask, scan
         )
 
+    def acting(self, mask: BoolArray | None) -> Array:
+        """The lanes of the wave for which a mask is true."""
+        return self.lanes if mask is None else self.lanes[mask]
+
+    def copy_async(
+        self,
+        target: Array,
+        source: Array,
+        size: int,
+        copied: Array,
+        mask: BoolArray | None,
+        site: Site,
+    ) -> None:
+        """Queue copies of ``size`` bytes from global to shared memory (cp.async).
+
+        ``copied`` of them are read, the rest is zero.
+        """
+        lanes = self.acting(mask)
+        if not len(lanes):
+            return
+        to = access.place_in(self, Access("shared", size, 1, site), self.full(target), mask)
+        count = self.full(copied) if mask is None else self.full(copied)[mask]
+        reads = count > 0
+        at = np.zeros(len(lanes), np.int64)
+        if reads.any():
+            for n in np.unique(count[reads]):
+                chosen = count == n
+                part = np.zeros(self.n, bool)
+                part[np.arange(self.n) if mask is None else np.flatnonzero(mask)] = chosen
+                what = Access("global", int(n), 1, site, align=size)
+                at[chosen] = access.place_in(self, what, self.full(source), part).at
+        self.service("async_copies").issue(self.wave, lanes, to.at, at, size, count)
+
     # --- reports --------------------------------------------------------------------------------
 
     def finding(

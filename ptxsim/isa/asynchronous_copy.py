@@ -1,0 +1,115 @@
+"""Non-bulk asynchronous copies (PTX ISA 9.1, Data Movement: cp.async and its groups)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .protocol import Registers, Step
+from .record import Form, Instruction, instruction
+
+__all__: list[str] = []
+
+_SECTION = "Data Movement and Conversion Instructions: "
+
+_TARGET = "target:{shared shared::cta@7.8} global"
+_TAIL = "hint?:{L2::cache_hint} prefetch?:{L2::64B L2::128B L2::256B}"
+
+
+@instruction("cp.async", isa=_SECTION + "cp.async", floor="7.0+sm_80")
+class CpAsync(Instruction):
+    """Copy 4, 8 or 16 bytes from global to shared memory, to land by the wait for its group.
+
+    With a source size the bytes behind it are zero; with a true ignore-src predicate all are.
+    """
+
+    forms = (
+        Form(f"cop:{{ca cg}} {_TARGET} {_TAIL}", "[d], [a], #size.u32, cache.b64?"),
+        Form(f"cop:{{ca cg}} {_TARGET} {_TAIL}", "[d], [a], #size.u32, src_size.u32, cache.b64?"),
+        Form(f"cop:{{ca cg}} {_TARGET} {_TAIL}", "[d], [a], #size.u32, !ignore.pred, cache.b64?"),
+    )
+    needs_defined = True
+    traps = ("misaligned", "oob", "copy-size")
+
+    def bind(self, b: Any) -> Step:
+        size = b.constant("size")
+        target, source = b.address("d"), b.address("a")
+        source_size = b.source("src_size") if b.has("src_size") else -1
+        ignore = b.source("ignore") if b.has("ignore") else -1
+        legal = (16,) if b.mods.cop == "cg" else (4, 8, 16)
+        guard = b.guard()
+        site = b.site
+
+        def step(r: Registers, g: Any) -> None:
+            mask = g.mask(guard(r))
+            if size not in legal:
+                g.finding("copy-size", f"cp.async.{b.mods.cop} copies {legal} bytes, not {size}",
+                          site, fatal=True)  # fmt: skip
+            copied = np.array([size], np.uint32)
+            if source_size >= 0:
+                copied = r[source_size]
+                too_many = g.full(copied > np.uint32(size))
+                if mask is not None:
+                    too_many = too_many & mask
+                if too_many.any():
+                    g.finding(
+                        "copy-size", f"the source size exceeds the copy size of {size} bytes", site,
+                        too_many, fatal=True,
+                    )  # fmt: skip
+            if ignore >= 0:
+                copied = copied * ~r[ignore]
+            g.copy_async(target(r, g), source(r, g), size, copied, mask, site)
+
+        return step
+
+
+class _Group(Instruction):
+    def bind(self, b: Any) -> Step:
+        guard = b.guard()
+        action = self.action(b)
+
+        def step(r: Registers, g: Any) -> None:
+            lanes = g.acting(g.mask(guard(r)))
+            if len(lanes):
+                action(g.service("async_copies"), g.wave, lanes)
+
+        return step
+
+    def action(self, b: Any) -> Any:
+        """What happens to the groups of the acting lanes."""
+        raise AssertionError
+
+
+@instruction("cp.async.commit_group", isa=_SECTION + "cp.async.commit_group", floor="7.0+sm_80")
+class CpAsyncCommitGroup(_Group):
+    """Close the group of the copies issued so far."""
+
+    forms = (Form("", ""),)
+
+    def action(self, b: Any) -> Any:
+        return lambda copies, wave, lanes: copies.commit(wave, lanes)
+
+
+@instruction("cp.async.wait_group", isa=_SECTION + "cp.async.wait_group", floor="7.0+sm_80")
+class CpAsyncWaitGroup(_Group):
+    """Wait until at most n of the newest groups are pending."""
+
+    forms = (Form("", "#n.s32"),)
+
+    def action(self, b: Any) -> Any:
+        pending = b.constant("n")
+        pending = pending - (1 << 32) if pending >> 31 else pending
+        return lambda copies, wave, lanes: copies.wait(wave, lanes, max(pending, 0))
+
+
+@instruction("cp.async.wait_all", isa=_SECTION + "cp.async.wait_all", floor="7.0+sm_80")
+class CpAsyncWaitAll(_Group):
+    """Wait for every copy issued so far."""
+
+    forms = (Form("", ""),)
+
+    def action(self, b: Any) -> Any:
+        return lambda copies, wave, lanes: copies.wait_all(wave, lanes)
+
+
