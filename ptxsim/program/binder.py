@@ -325,6 +325,8 @@ class InstructionBinder:
                 sources.extend(self.sources(spec.name))
             if spec.written:
                 targets.extend(self._targets(value, self._type(spec)))
+                if spec.pair and not isinstance(value, PredicatePair):
+                    function = _first_of(function)
         for at, (place, type_, have) in enumerate(targets):
             if place >= 0 and type_.kind != "p" and have != max(type_.bits, 8):
                 function = _widen_result(function, at, len(targets), _widener(type_, have))
@@ -426,6 +428,11 @@ def _definedness_check(
 
 def _discard(r: Registers, value: Array, mask: BoolArray | None) -> None:
     """Writes to the sink."""
+
+
+def _first_of(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function without its second result, for a destination pair that names only one."""
+    return lambda *values: function(*values)[0]
 
 
 def _widener(type_: ScalarType, width: int) -> Callable[[Array], Array]:
