@@ -29,7 +29,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("files", nargs="+", metavar="FILE", help="file, folder, or -")
     parser.add_argument("--target", metavar="SM", help="check for this target (default: .target)")
-    parser.add_argument("--format", default="full", metavar="FORMAT", help="full, concise, json, github")
+    parser.add_argument(
+        "--format", default="full", metavar="FORMAT", help="full, concise, json, github"
+    )
     parser.add_argument("--strict", action="store_true", help="warnings are errors")
     parser.add_argument("--quiet", action="store_true", help="no summary")
 
@@ -105,5 +107,7 @@ def _summary(checked: list[_Checked]) -> str:
     codes = [c.exit_code(strict=False) for c in checked]
     invalid, unsupported = codes.count(3), codes.count(4)
     total = f"{len(checked)} file{'s' if len(checked) != 1 else ''} checked"
-    parts = [f"{n} {what}" for n, what in ((invalid, "invalid"), (unsupported, "not modelled")) if n]
+    parts = [
+        f"{n} {what}" for n, what in ((invalid, "invalid"), (unsupported, "not modelled")) if n
+    ]
     return f"{total}: {', '.join(parts) or 'all good'}"

@@ -54,8 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if words and not words[0].startswith("-") and words[0] not in COMMANDS:
             hint = did_you_mean(words[0], COMMANDS)
             raise UsageError(
-                f"unknown command '{words[0]}'; "
-                + (hint or f"there are: {', '.join(COMMANDS)}")
+                f"unknown command '{words[0]}'; " + (hint or f"there are: {', '.join(COMMANDS)}")
             )
         args = parser.parse_args(words)
         if args.command is None:

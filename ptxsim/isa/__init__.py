@@ -13,6 +13,7 @@ from . import (
     parallel_synchronization,
     warp_shuffle,
 )
+from .coverage import coverage_table, describe
 from .record import Form, Instruction, Mods, Pure, instruction, registry
 
 __all__ = [
@@ -25,7 +26,9 @@ __all__ = [
     "comparison",
     "control_flow",
     "conversion",
+    "coverage_table",
     "data_movement",
+    "describe",
     "floating_point",
     "instruction",
     "integer_arithmetic",

@@ -2,6 +2,7 @@
 
 from .compile import compile_program, reachable_functions
 from .control import Argument, CallPlan, ControlBinder
+from .dump import dump_cfg, dump_program
 from .model import Block, InstructionSite, Link, Program, Routine
 
 __all__ = [
@@ -14,5 +15,7 @@ __all__ = [
     "Program",
     "Routine",
     "compile_program",
+    "dump_cfg",
+    "dump_program",
     "reachable_functions",
 ]

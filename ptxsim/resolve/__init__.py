@@ -1,9 +1,10 @@
 """From syntax trees to typed modules."""
 
 from .. import isa as _isa  # the records must be there before a form is chosen
+from .dump import dump_module
 from .resolver import CODES, resolve
 from .typed import TypedFunction, TypedInstruction, TypedModule
 
-__all__ = ["CODES", "TypedFunction", "TypedInstruction", "TypedModule", "resolve"]
+__all__ = ["CODES", "TypedFunction", "TypedInstruction", "TypedModule", "dump_module", "resolve"]
 
 del _isa

@@ -120,7 +120,7 @@ def test_find_nth_set() -> None:
     offset[1::4] = (0 - offset[1::4] % 20).astype(np.uint32)
     got = bits.fns(word, base, offset)
     agree(got, find_nth, word, base, offset, width=32)
-    assert 0.2 < np.mean(got != 0xFFFFFFFF) < 0.8  # Both outcomes are really met.
+    assert 0.1 < np.mean(got != 0xFFFFFFFF) < 0.9  # Both outcomes are really met.
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -144,7 +144,7 @@ def test_extension_and_masks(mode: Literal["clamp", "wrap"], is_signed: bool) ->
 
 
 @pytest.mark.parametrize(
-    ("from_width", "to_width"), itertools.product((8, 16, 32, 64), (8, 16, 32, 64))
+    ("from_width", "to_width"), list(itertools.product((8, 16, 32, 64), (8, 16, 32, 64)))
 )
 @pytest.mark.parametrize("is_signed", SIGNS)
 def test_extend(from_width: int, to_width: int, is_signed: bool) -> None:
