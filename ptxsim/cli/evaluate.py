@@ -20,7 +20,7 @@ from .elements import ElementType, encode
 from .expression import Binary, Call, File, Node, Number, Unary, Word
 from .files import load_npy
 
-__all__ = ["MAX_BYTES", "evaluate"]
+__all__ = ["MAX_BYTES", "evaluate", "load_elements"]
 
 Array = NDArray[Any]
 
@@ -48,7 +48,7 @@ def evaluate(node: Node, type_: ElementType, count: int, folder: Path) -> Array:
     :class:`UsageError` for an expression that has no value of this type.
     """
     if isinstance(node, File):
-        return _file(node, folder, count, type_)
+        return load_elements(folder / node.path, type_, count)
     context = _Context(type_, count, folder, {})
     out = np.zeros(count, type_.dtype)
     with np.errstate(all="ignore"):
@@ -219,20 +219,17 @@ def _literal(node: Node, name: str) -> int:
     raise UsageError(f"{name}() takes integers that are written out")
 
 
-def _file(node: File, folder: Path, count: int, type_: ElementType) -> Array:
+def load_elements(path: Path, type_: ElementType, count: int) -> Array:
     """The elements of a file as they are; its type must be the one stated."""
-    array = load_npy(folder / node.path)
+    array = load_npy(path)
     same = array.dtype == type_.dtype
     if type_.kind == "b":
         same = array.dtype.kind in "iuf" and array.dtype.itemsize == type_.size
     if not same:
-        raise UsageError(
-            f"{node.path} holds {array.dtype}; {type_} needs"
-            f" {type_.dtype if type_.kind != 'b' else f'{type_.size}-byte elements'}"
-        )
-    _check_length(node.path, array, count)
-    flat = np.array(array, order="C").reshape(-1)
-    return flat.view(type_.dtype)
+        needed = f"{type_.size}-byte elements" if type_.kind == "b" else str(type_.dtype)
+        raise UsageError(f"{path} holds {array.dtype}; {type_} needs {needed}")
+    _check_length(str(path), array, count)
+    return np.array(array, order="C").reshape(-1).view(type_.dtype)
 
 
 def _check_length(path: str, array: Array, count: int) -> None:

@@ -5,17 +5,15 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..errors import PtxError, UsageError
 
 if TYPE_CHECKING:
-    from ..api import Kernel, Module
     from ..report import Finding, Report
-    from .arguments import Binding
-    from .header import Expected, Header, Launch
+    from .plan import Plan
 
 __all__ = ["DESCRIPTION", "HELP", "add_arguments", "execute"]
 
@@ -65,24 +63,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--backend", default="sim", metavar="sim|gpu")
 
 
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    """A launch that can be made: everything is known and checked."""
-
-    module: Module
-    kernel: Kernel
-    launch: Launch
-    bindings: list[Binding]
-    expected: list[tuple[Binding, Path, str]]
-    written: list[tuple[Binding, str]]
-    shown: list[Binding]
-
-
 def execute(args: argparse.Namespace) -> int:
     """Run the command."""
     from .check import assemble_text
     from .files import read_text
     from .header import parse_header, parse_size
+    from .plan import make_plan
     from .render import check_format
 
     check_format(args.format)
@@ -101,7 +87,143 @@ def execute(args: argparse.Namespace) -> int:
         module = assemble_text(text, name, args.target)
     except PtxError as error:
         return _invalid(args, error)
-    plan = _plan(args, module, parse_header(text, name, folder))
+    plan = make_plan(args, module, parse_header(text, name, folder))
     if plan is None:
         return 2
     return _carry_out(args, plan)
+
+
+def _invalid(args: argparse.Namespace, error: PtxError) -> int:
+    """Report PTX that does not assemble."""
+    from ..report import Finding, Report
+    from .render import render_diagnostics
+
+    report = Report(
+        file=error.source.name,
+        entry=args.entry or "",
+        target=args.target or "",
+        findings=tuple(
+            Finding(
+                "static-error", d.code, d.message, d.span.line, d.span.column, d.severity,
+                help=d.help,
+            )
+            for d in error.diagnostics
+        ),
+    )  # fmt: skip
+    _write_json(args, report)
+    if args.format != "json" and args.json != "-":
+        stream = sys.stdout if args.format == "github" else sys.stderr
+        stream.write(render_diagnostics(error.diagnostics, error.source, args.format))
+    return 3
+
+
+def _carry_out(args: argparse.Namespace, plan: Plan) -> int:
+    """Launch, compare, and show the results."""
+    from .files import save_npy
+    from .render import render_array, render_report
+
+    report = _launch(args, plan, args.schedule)
+    extra: list[Finding] = []
+    if report.clean:
+        extra = _mismatches(plan, report) + _schedules(args, plan, report)
+        report.findings = (*report.findings, *extra)
+    for binding, path in plan.written:
+        save_npy(path, report.outputs[binding.name].array)
+    _write_json(args, report)
+    if args.json != "-":
+        if args.format != "json":
+            sys.stdout.write(report.printf)
+        text = render_report(report, plan.module.source, args.format, args.print_limit, args.quiet)
+        sys.stdout.write(text)
+        if args.format in ("full", "concise"):
+            for b in plan.shown:
+                sys.stdout.write(render_array(b.name, report.outputs[b.name].array, b.spec.type))
+            if args.stats:
+                sys.stdout.write(_statistics(report))
+    return _exit_code(report, args.strict)
+
+
+def _exit_code(report: Report, strict: bool) -> int:
+    from ..diagnostics import Severity
+
+    warned = any(f.severity is Severity.WARNING for f in report.findings)
+    return report.exit_code or (1 if strict and warned else 0)
+
+
+def _launch(args: argparse.Namespace, plan: Plan, schedule: str) -> Report:
+    """One launch with fresh buffers; its outputs have the names and types of the arguments."""
+    from ..report import Output
+
+    arguments = [b.make() for b in plan.bindings]
+    report = plan.kernel.launch(
+        grid=plan.grid,
+        block=plan.block,
+        args=arguments,
+        cluster=plan.cluster,
+        smem=plan.smem,
+        tools=args.tool,
+        schedule=schedule,
+        max_instructions=args.max_instructions,
+        jobs=args.jobs,
+    )
+    outputs = {}
+    for b, value in zip(plan.bindings, arguments, strict=True):
+        old = report.outputs.get(b.parameter.name)
+        if b.is_buffer:
+            undefined = 0 if old is None else old.undefined_bytes
+            outputs[b.name] = Output(b.spec.type.token, value.shape, value, undefined)
+    report.outputs = outputs
+    return report
+
+
+def _mismatches(plan: Plan, report: Report) -> list[Finding]:
+    from .compare import compare
+    from .evaluate import load_elements
+
+    found = []
+    for e in plan.expected:
+        type_, got = e.binding.spec.type, report.outputs[e.binding.name].array
+        try:
+            expected = load_elements(e.path, type_, got.size)
+        except UsageError as error:
+            raise UsageError(f"{e.where}: {error}") from None
+        finding = compare(e.binding.name, got, expected, type_, str(e.path))
+        if finding is not None:
+            found.append(finding)
+    return found
+
+
+def _schedules(args: argparse.Namespace, plan: Plan, base: Report) -> list[Finding]:
+    """Findings of further runs with random schedules, and of buffers that come out different."""
+    from .compare import differs_by_schedule
+
+    for seed in range(args.schedules or 0):
+        schedule = f"random:{seed}"
+        other = _launch(args, plan, schedule)
+        if not other.clean:
+            return [replace(f, values={**f.values, "schedule": schedule}) for f in other.findings]
+        pairs = ((b, base.outputs[b.name], other.outputs[b.name]) for b in plan.bindings
+                 if b.is_buffer)  # fmt: skip
+        found = [
+            differs_by_schedule(b.name, o.array, first.array, b.spec.type, schedule)
+            for b, first, o in pairs
+        ]
+        if any(found):
+            return [f for f in found if f is not None]
+    return []
+
+
+def _statistics(report: Report) -> str:
+    width = max((len(f"{v:,}") for v in report.counters.values()), default=0)
+    lines = [f"  {value:>{width},} {name}" for name, value in report.counters.items()]
+    return "\n".join(["counters", *lines]) + "\n"
+
+
+def _write_json(args: argparse.Namespace, report: Report) -> None:
+    from .files import write_text
+
+    text = json.dumps(report.to_json(), indent=2) + "\n"
+    if args.json is not None:
+        write_text(args.json, text)
+    if args.format == "json" and report.verdict == "static-error":
+        sys.stdout.write(text)

@@ -307,7 +307,9 @@ class _Sign(Pure):
     function: Callable[..., Any]
 
     def evaluate(self, m: Mods) -> Callable[..., Any]:
-        return lanewise(type(self).function, m.type, ftz=bool(m.ftz))
+        # on a packed NaN only the sign bit changes, as ptxas folds it
+        keep = {"keep_nan": True} if m.type.endswith("x2") else {}
+        return lanewise(type(self).function, m.type, ftz=bool(m.ftz), **keep)
 
 
 def _sign_forms(half_floor: str) -> tuple[Form, ...]:

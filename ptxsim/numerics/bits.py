@@ -204,7 +204,8 @@ def fns(mask: Bits, base: Bits, offset: Bits) -> Bits:
     """The position of the ``offset``-th set bit counted from ``base``, or 0xffffffff (ISA fns).
 
     ``offset`` is signed: positive counts upwards, negative downwards, both with ``base`` itself
-    included; 0 asks for bit ``base`` alone. A base above 31 is undefined; it finds nothing here.
+    included; 0 asks for bit ``base`` alone. A base above 31 is undefined; it finds nothing here,
+    since no bit is left of the mask shifted so far.
     """
     zero = offset == 0
     down = signed_view(offset, 32) < 0
@@ -215,7 +216,7 @@ def fns(mask: Bits, base: Bits, offset: Bits) -> Bits:
     candidates = word & (_NOT_FOUND << start)
     position = _select_bit(candidates, wanted)
     found = popc(candidates, width=32) >= wanted
-    found &= (base < 32) & ~(zero & (position != start))
+    found &= ~(zero & (position != start))
     position = select(down, _U32(31) - position, position)
     return select(found, position, _NOT_FOUND)
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from ptxsim.numerics import bits, integer, select, video
 
@@ -31,12 +32,14 @@ def load(*families: str) -> dict[str, list[Row]]:
     return table
 
 
-def evaluate(pattern: str, rows: list[Row]) -> tuple[np.ndarray, np.ndarray]:
+def evaluate(pattern: str, rows: list[Row]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
     """Our results for all rows of a pattern at once, and the folded ones."""
     name, letters = pattern.split(" ")
     dtypes = [_DTYPES[letter] for letter in letters.split(",")]
     columns = zip(*(operands for operands, _ in rows), strict=True)
-    operands = [np.array(c, t) for c, t in zip(columns, dtypes[1:], strict=True)]
+    operands: list[npt.NDArray[Any]] = [
+        np.array(c, t) for c, t in zip(columns, dtypes[1:], strict=True)
+    ]
     family, *modifiers = name.split(".")
     return FAMILIES[family](modifiers, *operands), np.array([r for _, r in rows], dtypes[0])
 
@@ -76,7 +79,7 @@ def _mad24(m: list[str], a: Any, b: Any, c: Any) -> Any:
     return integer.add(_mul24(m, a, b), c, width=32)
 
 
-def _compare(m: list[str], a: Any, b: Any) -> Any:
+def _compare(m: list[Any], a: Any, b: Any) -> Any:
     return integer.compare(m[0], a, b, **_type(m))
 
 
@@ -90,7 +93,7 @@ def _bfind(m: list[str], a: Any) -> Any:
     return bits.bfind(a, shiftamt="shiftamt" in m, **_type(m))
 
 
-def _simd(op: str, parts: int) -> Callable[..., Any]:
+def _simd(op: str, parts: Literal[2, 4]) -> Callable[..., Any]:
     def run(m: list[str], a: Any, b: Any, c: Any) -> Any:
         d_signed, a_signed, b_signed = (t == "s32" for t in m)
         return video.simd(op, a, b, c, parts=parts, signed=(d_signed, a_signed, b_signed))
@@ -126,7 +129,9 @@ FAMILIES: dict[str, Callable[..., Any]] = {
     "shf": lambda m, *v: bits.shf(*v, direction=m[0], mode=m[1]),
     "shl": _plain(bits.shl),
     "shr": _typed(bits.shr),
-    "slct": lambda m, a, b, c: select(integer.compare("ge", c, np.uint32([0]), **_type(m)), a, b),
+    "slct": lambda m, a, b, c: select(
+        integer.compare("ge", c, np.zeros(1, np.uint32), **_type(m)), a, b
+    ),
     "sub": _add_sub(integer.sub, integer.sub_sat),
     "szext": lambda m, *v: bits.szext(*v, mode=m[0], signed=_type(m)["signed"]),
     "vadd2": _simd("add", 2),

@@ -43,7 +43,7 @@ def clamp(number: int, width: int, is_signed: bool) -> int:
 def operands(*widths: int, count: int = 400, seed: int = 1) -> list[npt.NDArray[Any]]:
     """One array per width: edge values against edge values, then random words of all lengths."""
     rng = random.Random(seed)
-    columns = []
+    columns: list[npt.NDArray[Any]] = []
     for width in widths:
         top = 1 << (width - 1)
         edges = [0, 1, 2, 7, 31, 32, 33, mask(width), mask(width) - 1, top, top - 1, top + 1]

@@ -120,6 +120,8 @@ def test_find_nth_set() -> None:
     offset[1::4] = (0 - offset[1::4] % 20).astype(np.uint32)
     got = bits.fns(word, base, offset)
     agree(got, find_nth, word, base, offset, width=32)
+    high = (base + 32).astype(np.uint32)
+    assert (bits.fns(word, high, offset) == 0xFFFFFFFF).all()
     assert 0.1 < np.mean(got != 0xFFFFFFFF) < 0.9  # Both outcomes are really met.
 
 

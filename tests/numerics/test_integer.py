@@ -19,6 +19,19 @@ FOLDED = folded_integer.load(
 )
 WIDTHS = (16, 32, 64)
 SIGNS = (False, True)
+ORDERS: dict[integer.IntegerComparison, tuple[int, ...]] = {
+    "eq": (0,),
+    "ne": (-1, 1),
+    "lt": (-1,),
+    "le": (-1, 0),
+    "gt": (1,),
+    "ge": (0, 1),
+    "lo": (-1,),
+    "ls": (-1, 0),
+    "hi": (1,),
+    "hs": (0, 1),
+}
+"""What a comparison of three outcomes must be for each operator."""
 
 
 @pytest.fixture(autouse=True)
@@ -107,8 +120,8 @@ class TestTyped:
 
     def test_compare(self, width: int, is_signed: bool) -> None:
         a, b = operands(width, width)
-        for op, order in {"eq": (0,), "ne": (-1, 1), "lt": (-1,), "hs": (0, 1)}.items():
-            reading = is_signed and op != "hs"
+        for op, order in ORDERS.items():
+            reading = is_signed and op not in ("lo", "ls", "hi", "hs")
 
             def model(x: int, y: int, reading: bool = reading, order: Any = order) -> int:
                 p, q = value(x, width, reading), value(y, width, reading)

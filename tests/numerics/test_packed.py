@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from integer_model import agree, clamp, mask, operands, part
 
@@ -31,7 +33,7 @@ def per_element(function: Callable[..., int], width: int, is_signed: bool) -> Ca
 def test_operations(width: int, is_signed: bool) -> None:
     a, b = operands(32, 32)
 
-    def check(result: np.ndarray, function: Callable[..., int]) -> None:
+    def check(result: npt.NDArray[Any], function: Callable[..., int]) -> None:
         agree(result, per_element(function, width, is_signed), a, b, width=32)
 
     check(packed.add(a, b, element_width=width), lambda x, y: x + y)
