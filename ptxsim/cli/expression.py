@@ -185,12 +185,10 @@ class _Parser:
 
     def primary(self) -> Node:
         at, kind = self.at, self.kind
-        if kind == "hex":
-            return Number(int(self.take(), 16), at)
-        if kind == "int":
+        if kind in ("hex", "int"):
             if len(self.word) > _MAX_DIGITS:
                 raise self.fail(f"the number has more than {_MAX_DIGITS} digits")
-            return Number(int(self.take()), at)
+            return Number(int(self.take(), 16 if kind == "hex" else 10), at)
         if kind == "float":
             return Number(float(self.take()), at)
         if kind == "file":

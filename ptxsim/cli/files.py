@@ -6,6 +6,7 @@ import contextlib
 import os
 import sys
 import tempfile
+import tokenize
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -62,7 +63,9 @@ def load_npy(path: Path) -> NDArray[Any]:
     try:
         with open(path, "rb") as file:
             array = np.lib.format.read_array(file, allow_pickle=False)
-    except (OSError, ValueError, EOFError, SyntaxError, MemoryError) as error:
+    except (
+        OSError, ValueError, EOFError, SyntaxError, MemoryError, tokenize.TokenError,
+    ) as error:  # fmt: skip
         reason = _reason(error) if isinstance(error, OSError | ValueError) else str(error)
         raise UsageError(f"cannot read {path}: {reason}") from None
     if array.dtype.hasobject or array.dtype.names:

@@ -83,7 +83,7 @@ def _comment_lines(text: str) -> list[tuple[int, str]]:
     """Numbers and texts of the ``//`` lines before the first directive."""
     out = []
     inside = False
-    for number, line in enumerate(text.split("\n"), 1):
+    for number, line in enumerate(text.removeprefix("\ufeff").split("\n"), 1):
         stripped = line.strip()
         if not inside and stripped.startswith("//"):
             out.append((number, stripped))
