@@ -86,7 +86,7 @@ _LDMATRIX = """\
 """
 
 _SHUFFLE = """\
-// Half of a warp shuffles and names all 32 lanes in the mask; the other half never comes.
+// Half of a warp shuffles and names all 32 lanes in the mask; the other half waits further down.
 // launch: grid=1 block=32
 // arg:    out u32[32] = zeros
 .version 8.0
@@ -100,14 +100,16 @@ _SHUFFLE = """\
     .reg .pred %p;
 
     mov.u32         %r0, %tid.x;
+    mov.u32         %r1, %r0;
     setp.ge.u32     %p, %r0, 16;
-@%p bra             done;
+@%p bra             together;
     shfl.sync.bfly.b32 %r1, %r0, 1, 31, 0xffffffff;
+together:
+    bar.warp.sync   0xffffffff;
     ld.param.u64    %rd0, [out];
     mul.wide.u32    %rd1, %r0, 4;
     add.u64         %rd2, %rd0, %rd1;
     st.global.u32   [%rd2], %r1;
-done:
     ret;
 }
 """

@@ -113,7 +113,7 @@ class Group:
 
     def special(self, name: str) -> Array:
         value = self.wave.special(name, self)
-        if value.shape[0] == 1 or self.lanes is self.wave.all_lanes:
+        if value.shape[0] == 1 or (self.lanes is self.wave.all_lanes and len(value) == self.n):
             return value
         return value[self.lanes]
 

@@ -3,9 +3,9 @@
 PTX ISA 9.1: "Logic and Shift Instructions", the bit-field part of "Integer Arithmetic
 Instructions".
 
-NumPy's shift loops take a count of the width or more: zero for unsigned operands and for left shifts, copies
-of the sign for signed ones. That is the clamping rule of shl and shr, so no guard is needed;
-the tests hold NumPy to it. Counts are arrays of uint32.
+NumPy's shift loops take a count of the width or more: zero for unsigned operands and for left
+shifts, copies of the sign for signed ones. That is the clamping rule of shl and shr, so no guard is
+needed; the tests hold NumPy to it. Counts are arrays of uint32.
 """
 
 from __future__ import annotations
@@ -126,17 +126,15 @@ def bfe(a: Bits, position: Bits, length: Bits, *, width: int, signed: bool) -> B
     """
     position = position & _U32(0xFF)
     length = length & _U32(0xFF)
-    mask = ones(length, width=width)
-    field: Bits = shr(a, position, width=width, signed=False) & mask
     if not signed:
+        field: Bits = shr(a, position, width=width, signed=False) & ones(length, width=width)
         return field
-    top = np.minimum(np.maximum(position + length, _U32(1)) - _U32(1), _U32(width - 1))
-    negative = (shr(a, top, width=width, signed=False) & _UNSIGNED[width].type(1)) != 0
-    # The field ends at the top of the word at the latest; a length of 0 gives 0.
-    full = _UNSIGNED[width].type((1 << width) - 1)
-    within = mask & shr(full, position, width=width, signed=False)
-    filled: Bits = field | (~within * (negative & (length != 0)))
-    return filled
+    # Lift the top of the field, at the latest the top of the word, to the top; then shift back.
+    end = np.minimum(position + length, _U32(width))
+    lift = _U32(width) - end
+    lifted = shl(a, lift, width=width)
+    extended: Bits = shr(lifted, lift + position, width=width, signed=True) * (length != 0)
+    return extended
 
 
 def bfi(a: Bits, b: Bits, position: Bits, length: Bits, *, width: int) -> Bits:

@@ -317,7 +317,8 @@ def _part(a: Bits, index: int, part_width: int, *, signed: bool) -> Bits:
 def compare(op: IntegerComparison, a: Bits, b: Bits, *, width: int, signed: bool) -> Mask:
     """Whether ``a op b`` holds (ISA setp, set on integers; "Operators").
 
-    >>> compare("lt", np.array([0xFFFF], np.uint16), np.array([0], np.uint16), width=16, signed=True)
+    >>> minus_one, zero = np.array([0xFFFF], np.uint16), np.array([0], np.uint16)
+    >>> compare("lt", minus_one, zero, width=16, signed=True)
     array([ True])
     """
     if op in _UNSIGNED:

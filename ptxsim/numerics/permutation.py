@@ -12,12 +12,15 @@ from typing import Final, Literal, TypeAlias
 
 import numpy as np
 
+from ._elementwise import any_lane
 from .formats import Bits
 
 __all__ = ["PrmtMode", "lop3", "prmt"]
 
 PrmtMode: TypeAlias = Literal["f4e", "b4e", "rc8", "ecl", "ecr", "rc16"]
 """The named modes of prmt."""
+
+_U32: Final = np.uint32
 
 _PairFunction: TypeAlias = Callable[[Bits, Bits], Bits]
 
@@ -124,22 +127,25 @@ def prmt(a: Bits, b: Bits, c: Bits, *, mode: PrmtMode | None = None) -> Bits:
     >>> [hex(x) for x in prmt(low, high, np.array([0x7531], np.uint32))]
     ['0x7050301']
     """
-    pool = a.astype(np.uint64) | (b.astype(np.uint64) << np.uint64(32))
-    selector = c.astype(np.uint64)
+    selector = c
     if mode is not None:
-        selector = _SELECTORS[mode] >> ((selector & np.uint64(3)) << np.uint64(4))
-    result: Bits = _pick(pool, selector, 0)
+        control = (c & _U32(3)).astype(np.uint64)
+        selector = (_SELECTORS[mode] >> (control << np.uint64(4))).astype(_U32)
+    signs = mode is None and any_lane((c & _U32(0x8888)) != 0)
+    difference = a ^ b
+    result = _pick(a, difference, selector, signs=signs)
     for position in (1, 2, 3):
-        byte = _pick(pool, selector >> np.uint64(4 * position), position)
-        result = result | byte
+        byte = _pick(a, difference, selector >> _U32(4 * position), signs=signs)
+        result = result | (byte << _U32(8 * position))
     return result
 
 
-def _pick(pool: Bits, selector: Bits, position: int) -> Bits:
-    """The byte chosen by the low nibble of the selector, moved to its position in 32 bits."""
-    byte = (pool >> ((selector & np.uint64(7)) << np.uint64(3))).astype(np.uint8)
-    sign_only = ((selector & np.uint64(8)) != 0) * np.uint8(7)
-    # An arithmetic shift by 7 leaves copies of the sign, one by 0 the byte.
-    chosen = (byte.view(np.int8) >> sign_only.view(np.int8)).view(np.uint8)
-    moved: Bits = chosen.astype(np.uint32) << np.uint32(8 * position)
-    return moved
+def _pick(a: Bits, difference: Bits, selector: Bits, *, signs: bool) -> Bits:
+    """The byte of ``b:a`` chosen by the low nibble of the selector, in the low bits of a word."""
+    word = a ^ (difference * ((selector >> _U32(2)) & _U32(1)))
+    byte: Bits = (word >> ((selector & _U32(3)) << _U32(3))) & _U32(0xFF)
+    if not signs:
+        return byte
+    spread = (byte >> _U32(7)) * _U32(0xFF)
+    chosen: Bits = byte ^ ((byte ^ spread) * ((selector >> _U32(3)) & _U32(1)))
+    return chosen
