@@ -119,7 +119,7 @@ class Group:
 
     def forget(self) -> None:
         """Drop what was derived from ``lanes``."""
-        for name in ("cta", "single_cta", "shared_base", "local_base", "_warps"):
+        for name in ("cta", "single_cta", "shared_base", "_warps"):
             self.__dict__.pop(name, None)
 
     @cached_property
@@ -142,9 +142,12 @@ class Group:
             return np.array([self.single_cta * stride], np.int64)
         return self.cta * stride
 
-    @cached_property
+    @property
     def local_base(self) -> Array:
-        """Where the local memory of each lane begins in the wave's array; int64."""
+        """Where the local memory of each lane begins in the wave's array; int64.
+
+        Not kept: the stride grows with the call stack.
+        """
         return self.lanes * self.wave.local_stride
 
     @cached_property
