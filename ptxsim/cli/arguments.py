@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -145,15 +146,16 @@ def signature(kernel: Kernel) -> str:
 
 def suggestion(file: str, kernel: Kernel, launch: Launch, bound: list[Binding | None]) -> str:
     """A command to paste that says all that is missing for a launch."""
-    words = ["ptxsim run", file, f"--entry {kernel.name}"]
+    words = ["ptxsim", "run", file, "--entry", kernel.name]
     if launch.grid is None:
-        words.append("--grid 1")
+        words += ["--grid", "1"]
     if launch.block is None:
-        words.append("--block 32")
+        words += ["--block", "32"]
     for p, binding in zip(kernel.params, bound, strict=True):
         if binding is None:
-            words.append(f"--arg {_example(p)}")
-    return " ".join(words)
+            words += ["--arg", _example(p)]
+    # brackets are patterns for most shells
+    return shlex.join(words)
 
 
 def _example(p: Parameter) -> str:

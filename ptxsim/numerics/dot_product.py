@@ -69,7 +69,8 @@ def integer_product(
     total = products.astype(np.int64) + c.view(np.int32)
     if saturate:
         total = np.clip(total, _LOWEST, _HIGHEST)
-    return total.astype(np.uint32)
+    bits: Bits = total.astype(np.uint32)
+    return bits
 
 
 def _numbers(bits: Bits, signed: bool) -> Bits:

@@ -143,8 +143,8 @@ class TestArguments:
         assert "missing: block; arguments x, y, a, n" in err
         assert "  saxpy(.u64 x, .u64 y, .f32 a, .u32 n)" in err
         assert (
-            f"  ptxsim run {saxpy} --entry saxpy --block 32 --arg x=u32[1024]:zeros"
-            " --arg y=u32[1024]:zeros --arg a=f32:1 --arg n=u32:1"
+            f"  ptxsim run {saxpy} --entry saxpy --block 32 --arg 'x=u32[1024]:zeros'"
+            " --arg 'y=u32[1024]:zeros' --arg a=f32:1 --arg n=u32:1"
         ) in err
 
     def test_several_entries(self, saxpy: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -153,7 +153,9 @@ class TestArguments:
         err = capsys.readouterr().err
         assert "has 2 entries" in err
         assert "  other()" in err
-        assert main(["run", str(saxpy), "--entry", "saxpy", "--arg", "a=f32:2"]) == 2
+        assert main(["run", str(saxpy), "--entry", "saxpy"]) == 0
+        assert main(["run", str(saxpy), "--entry", "other"]) == 2
+        assert "'other' has only 0 parameters" in capsys.readouterr().err
         assert main(["run", str(saxpy), "--entry", "nix"]) == 2
         assert "no entry 'nix'" in capsys.readouterr().err
 
@@ -168,7 +170,7 @@ class TestArguments:
             (["--arg", "x=f32[4]:@absent.npy"], "cannot read absent.npy"),
             (["--arg", "a=f32:1", "--arg", "a=f32:2"], "'a' is given twice"),
             (["--grid", "0"], "--grid is X[,Y[,Z]] with positive numbers, not '0'"),
-            (["--smem", "-1"], "argument --smem: expected one argument"),
+            (["--smem", "-1"], "--smem is a number that is not negative, not '-1'"),
             (["--smem", "many"], "--smem is a number that is not negative"),
             (["--out", "y"], "--out is NAME=FILE.npy, not 'y'"),
             (["--out", "n=n.npy"], "no buffer 'n'; there are: x, y"),
