@@ -144,9 +144,11 @@ def signature(kernel: Kernel) -> str:
     return f"{kernel.name}({params})"
 
 
-def suggestion(file: str, kernel: Kernel, launch: Launch, bound: list[Binding | None]) -> str:
-    """A command to paste that says all that is missing for a launch."""
-    words = ["ptxsim", "run", file, "--entry", kernel.name]
+def suggestion(
+    file: str, kernel: Kernel, given: Sequence[str], launch: Launch, bound: list[Binding | None]
+) -> str:
+    """A command to paste: the options that were given, and all that is missing for a launch."""
+    words = ["ptxsim", "run", file, "--entry", kernel.name, *given]
     if launch.grid is None:
         words += ["--grid", "1"]
     if launch.block is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -46,7 +47,7 @@ def make_plan(args: argparse.Namespace, module: Module, header: Header) -> Plan 
     file = Header() if args.args is None else read_toml(args.args)
     launch = _merged(_options(args), file.launch, header.launch)
     if launch.entry is None and len(module.entries) != 1:
-        _ask_for_entry(args.file, module, launch)
+        _ask_for_entry(args, module)
         return None
     kernel = module.kernel(launch.entry)
     # the entry of the header has the arguments of the header; another one has not
@@ -55,7 +56,7 @@ def make_plan(args: argparse.Namespace, module: Module, header: Header) -> Plan 
     bound = bind(kernel, [parse_spec(text) for text in args.arg], file.args or usual)
     bindings = [b for b in bound if b is not None]
     if launch.grid is None or launch.block is None or len(bindings) < len(bound):
-        _ask_for_launch(args.file, kernel, launch, bound)
+        _ask_for_launch(args, kernel, launch, bound)
         return None
     expected = [
         Expectation(_buffer(bindings, name, f"--expect {name}={path}"), Path(path), "--expect")
@@ -122,18 +123,34 @@ def _buffer(bindings: list[Binding], name: str, where: str) -> Binding:
     return buffers[position]
 
 
-def _ask_for_entry(file: str, module: Module, launch: Launch) -> None:
+def _given(args: argparse.Namespace) -> list[str]:
+    """The options about the launch as they were given."""
+    out: list[str] = []
+    for name in ("grid", "block", "cluster", "smem", "target", "args"):
+        text = getattr(args, name)
+        if text is not None:
+            out += [f"--{name}", text]
+    for text in args.arg:
+        out += ["--arg", text]
+    return out
+
+
+def _ask_for_entry(args: argparse.Namespace, module: Module) -> None:
+    file = args.file
     kernels = [module.kernel(name) for name in module.entries]
     if not kernels:
         raise UsageError(f"{file} has no entry: there is nothing to run")
     lines = [f"ptxsim: {file} has {len(kernels)} entries; say which one to run:"]
     lines += [f"  {signature(k)}" for k in kernels]
     lines.append("for example:")
-    lines.append(f"  {suggestion(file, kernels[0], launch, [None] * len(kernels[0].params))}")
+    words = ["ptxsim", "run", file, "--entry", kernels[0].name, *_given(args)]
+    lines.append(f"  {shlex.join(words)}")
     print("\n".join(lines), file=sys.stderr)
 
 
-def _ask_for_launch(file: str, kernel: Kernel, launch: Launch, bound: list[Binding | None]) -> None:
+def _ask_for_launch(
+    args: argparse.Namespace, kernel: Kernel, launch: Launch, bound: list[Binding | None]
+) -> None:
     missing = [n for n in ("grid", "block") if getattr(launch, n) is None]
     names = [p.name for p, b in zip(kernel.params, bound, strict=True) if b is None]
     if names:
@@ -142,7 +159,7 @@ def _ask_for_launch(file: str, kernel: Kernel, launch: Launch, bound: list[Bindi
         f"ptxsim: the launch of '{kernel.name}' is not known; missing: {'; '.join(missing)}",
         f"  {signature(kernel)}",
         "for example:",
-        f"  {suggestion(file, kernel, launch, bound)}",
+        f"  {suggestion(args.file, kernel, _given(args), launch, bound)}",
         "or say it in the header of the file: // launch: ... and // arg: ...",
     ]
     print("\n".join(lines), file=sys.stderr)

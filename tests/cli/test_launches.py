@@ -144,6 +144,11 @@ class TestUnknownLaunch:
         (command,) = (line.strip() for line in lines if line.startswith("  ptxsim run"))
         assert main(shlex.split(command)[1:]) == 0
 
+    def test_entry_to_choose(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        (folder / "two.ptx").write_text(ADD + ".entry other()\n{\n    ret;\n}\n")
+        assert main(["run", "two.ptx", "--grid", "2", "--arg", "n=u32:1"]) == 2
+        assert "ptxsim run two.ptx --entry add --grid 2 --arg n=u32:1\n" in capsys.readouterr().err
+
     def test_nothing_to_run(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (folder / "k.ptx").write_text(".version 8.0\n.target sm_80\n.address_size 64\n")
         assert main(["run", "k.ptx"]) == 2
