@@ -125,7 +125,10 @@ class FindingLog:
         self._findings: dict[tuple[str, int, int | None], Finding] = {}
 
     def add(self, finding: Finding) -> None:
-        """Log a finding, or add its count and CTAs to the one of the same place."""
+        """Log a finding, or add its count and CTAs to the one of the same place.
+
+        An error that joins a warning makes it an error.
+        """
         key = (finding.class_, finding.line, finding.other_line)
         known = self._findings.get(key)
         if known is None:
@@ -134,6 +137,7 @@ class FindingLog:
         new = [cta for cta in finding.ctas if cta not in known.ctas]
         self._findings[key] = replace(
             known,
+            severity=min(known.severity, finding.severity, key=list(Severity).index),
             count=known.count + finding.count,
             ctas=(*known.ctas, *new)[:MAX_CTAS],
         )

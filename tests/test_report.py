@@ -60,6 +60,14 @@ class TestFindingLog:
         assert merged.count == 100
         assert merged.ctas == tuple((x, 0, 0) for x in range(8))
 
+    @pytest.mark.parametrize("first", [Severity.ERROR, Severity.WARNING])
+    def test_the_worst_severity_stays(self, first: Severity) -> None:
+        second = Severity.WARNING if first is Severity.ERROR else Severity.ERROR
+        log = FindingLog()
+        log.add(finding(severity=first))
+        log.add(finding(severity=second))
+        assert report(*log.findings()).verdict == "race-shared"
+
     def test_raw_findings_of_the_machine(self) -> None:
         log = FindingLog()
         site = SimpleNamespace(text="ld.shared.u32", line=12, span=Span(12, 5, 12, 20))

@@ -10,7 +10,9 @@ from . import (
     floating_point,
     integer_arithmetic,
     logic_and_shift,
+    matrix_multiply,
     parallel_synchronization,
+    warp_matrix,
     warp_shuffle,
 )
 from .coverage import coverage_table, describe
@@ -33,7 +35,9 @@ __all__ = [
     "instruction",
     "integer_arithmetic",
     "logic_and_shift",
+    "matrix_multiply",
     "parallel_synchronization",
     "registry",
+    "warp_matrix",
     "warp_shuffle",
 ]

@@ -16,7 +16,9 @@ ELEMENT_BITS = {
     "e3m2": 8, "e2m3": 8, "e2m1": 8, "s4": 4, "u4": 4, "b1": 1,
 }  # fmt: skip
 
-_OPERANDS = "=d.d_register*d_count, a.a_register*a_count, b.a_register*b_count, c.c_register*c_count"
+_OPERANDS = (
+    "=d.d_register*d_count, a.a_register*a_count, b.a_register*b_count, c.c_register*c_count"
+)
 _SPARSE = _OPERANDS + ", e.b32, #f.u32"
 _SCALES = ", scale_a.b32, ids_a.u16*2, scale_b.b32, ids_b.u16*2"
 
@@ -171,7 +173,10 @@ def sparse_forms() -> tuple[Form, ...]:
         form(_line("m16n8k8 m16n8k16", _types("{f32}", "{tf32}", "{tf32}", "{f32}")), base),
         *(
             form(_line(shapes, _types("{s32}", pair, pair, "{s32}"), "satfinite?"), base)
-            for shapes, pair in (("m16n8k32 m16n8k64", "{s8 u8}"), ("m16n8k64 m16n8k128", "{s4 u4}"))
+            for shapes, pair in (
+                ("m16n8k32 m16n8k64", "{s8 u8}"),
+                ("m16n8k64 m16n8k128", "{s4 u4}"),
+            )
         ),
         form(_line("m16n8k64", _types("{f32}", _FP8, _FP8, "{f32}")), "8.4+sm_89"),
         form(_line("m16n8k64", _types("{f16}", _FP8, _FP8, "{f16}")), "8.7+" + _ONLY_120),

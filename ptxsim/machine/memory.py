@@ -135,7 +135,9 @@ class GlobalMemory:
         if offset < near.start:
             return f"{near.start - offset} bytes before '{near.name}' ({near.size} bytes)"
         if offset >= near.end:
-            return f"{offset - near.end} bytes past the end of '{near.name}' ({near.size} bytes)"
+            gap = offset - near.end
+            past = f"{gap} bytes past" if gap else "just past"
+            return f"{past} the end of '{near.name}' ({near.size} bytes)"
         return f"the last {offset + size - near.end} bytes lie past '{near.name}' ({near.size} bytes)"
 
     def outside(self, offsets: Array, size: int) -> Array:

@@ -156,7 +156,7 @@ class TestFiles:
 
     def test_pickled_objects_are_refused(self, tmp_path: Path) -> None:
         np.save(tmp_path / "x.npy", np.array([{}], object), allow_pickle=True)
-        with pytest.raises(UsageError, match="cannot read .*x.npy"):
+        with pytest.raises(UsageError, match=r"cannot read .*x\.npy"):
             values("@x.npy", "f32", 1, tmp_path)
 
     @pytest.mark.parametrize(
@@ -166,11 +166,11 @@ class TestFiles:
     )  # fmt: skip
     def test_what_is_no_npy_file(self, tmp_path: Path, data: bytes) -> None:
         (tmp_path / "x.npy").write_bytes(data)
-        with pytest.raises(UsageError, match="cannot read .*x.npy"):
+        with pytest.raises(UsageError, match=r"cannot read .*x\.npy"):
             values("@x.npy", "f32", 1, tmp_path)
 
     def test_missing_file(self, tmp_path: Path) -> None:
-        with pytest.raises(UsageError, match="cannot read .*nothing.npy: No such file"):
+        with pytest.raises(UsageError, match=r"cannot read .*nothing\.npy: No such file"):
             values("@nothing.npy", "f32", 1, tmp_path)
 
 

@@ -144,7 +144,7 @@ class TestOption:
 
     @pytest.mark.parametrize("text", ["", "=", "x=", "x=u32", "u32[", "u32[4", "x=:1", "[4]:iota"])
     def test_unreadable(self, text: str) -> None:
-        with pytest.raises(UsageError, match="cannot read this argument|unknown type"):
+        with pytest.raises(UsageError, match=r"cannot read this argument|unknown type"):
             parse_spec(text)
 
     def test_file_of_a_folder(self, tmp_path: Path) -> None:

@@ -143,7 +143,7 @@ class TestArguments:
         assert "missing: block; arguments x, y, a, n" in err
         assert "  saxpy(.u64 x, .u64 y, .f32 a, .u32 n)" in err
         assert (
-            f"  ptxsim run {saxpy} --entry saxpy --block 32 --arg 'x=u32[1024]:zeros'"
+            f"  ptxsim run {saxpy} --entry saxpy --grid 2 --block 32 --arg 'x=u32[1024]:zeros'"
             " --arg 'y=u32[1024]:zeros' --arg a=f32:1 --arg n=u32:1"
         ) in err
 
