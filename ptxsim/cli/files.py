@@ -90,21 +90,35 @@ def write_text(path: str, text: str) -> None:
 
 
 def _write(path: str, fill: Callable[[IO[bytes]], object]) -> None:
-    target = Path(path)
     temporary = None
     try:
-        if target.is_dir():
-            raise IsADirectoryError(21, "Is a directory")
+        if _special(path):
+            with open(path, "wb") as stream:
+                fill(stream)
+            return
+        # what a link points to is written, and the link stays
+        target = Path(os.path.realpath(path))
         handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
         with os.fdopen(handle, "wb") as file:
             fill(file)
         os.chmod(temporary, _mode(target))
         os.replace(temporary, target)
+        temporary = None
     except (OSError, ValueError) as error:
+        raise UsageError(f"cannot write {path}: {_reason(error)}") from None
+    finally:
         if temporary is not None:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
-        raise UsageError(f"cannot write {path}: {_reason(error)}") from None
+
+
+def _special(path: str) -> bool:
+    """Whether a path is a device, pipe or folder: never replaced, opened as it is instead.
+
+    What is below /dev and /proc may lead to a stream of this process that happens to be a file.
+    """
+    below = os.path.abspath(path).startswith(("/dev/", "/proc/"))
+    return below or (os.path.exists(path) and not os.path.isfile(path))
 
 
 def _mode(target: Path) -> int:

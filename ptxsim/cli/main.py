@@ -74,6 +74,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         # the reader of our output has gone; keep the interpreter from complaining at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 2
+    except OSError as error:  # files have their own messages; this is standard output
+        print(f"ptxsim: cannot write the output: {error.strerror}", file=sys.stderr)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 2
     except KeyboardInterrupt:
         return 130
     return int(code)

@@ -14,6 +14,7 @@ from . import (
     parallel_synchronization,
     warp_matrix,
     warp_shuffle,
+    wmma,
 )
 from .coverage import coverage_table, describe
 from .record import Form, Instruction, Mods, Pure, instruction, registry
@@ -40,4 +41,5 @@ __all__ = [
     "registry",
     "warp_matrix",
     "warp_shuffle",
+    "wmma",
 ]

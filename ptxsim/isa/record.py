@@ -24,6 +24,9 @@ Operands, in PTX order, separated by commas:
 * ``!p.pred`` a predicate that may be negated,
 * ``[a]`` an address, ``@target`` left to the record (labels, functions, lists),
 * ``=$cc.pred`` the carry flag, which the text does not name,
+* ``a.u32:part`` a register that may carry a part selector of the kind ``part`` (``%r1.b0``; the
+  kinds are those of :data:`SELECTORS`), which becomes the modifier ``a_part``,
+* ``-a.u32`` a source that may be negated (``-%r1``), which sets the modifier ``a_sign`` to ``-``,
 * a trailing ``?`` makes an operand optional.
 
 The syntax lines are those of the PTX ISA; the sections are named on each record.
@@ -35,7 +38,7 @@ import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 from ..errors import InternalError
 from ..targets import ANY, Floor
@@ -45,6 +48,7 @@ if TYPE_CHECKING:
     from .protocol import Binder, Step
 
 __all__ = [
+    "SELECTORS",
     "Form",
     "FormMismatch",
     "Instruction",
@@ -115,11 +119,24 @@ class OperandSpec:
     negatable: bool = False
     optional: bool = False
     hidden: bool = False
+    selector: str = ""
+    signable: bool = False
 
+
+#: The part selectors of video instructions by kind: a part of a scalar operand, the elements that
+#: a SIMD operand takes from both sources, and the elements that a SIMD instruction computes.
+SELECTORS: Final[Mapping[str, re.Pattern[str]]] = {
+    "part": re.compile(r"b[0-3]|h[01]"),
+    "halves": re.compile(r"h[0-3]{2}"),
+    "bytes": re.compile(r"b[0-7]{4}"),
+    "half_mask": re.compile(r"h(?=.)1?0?"),
+    "byte_mask": re.compile(r"b(?=.)3?2?1?0?"),
+}
 
 _SLOT = re.compile(r"\s*(?P<name>\w+(?:::\w+)*)(?P<opt>\?)?(?P<set>:\{(?P<words>[^}]*)\})?")
 _OPERAND = re.compile(
-    r"(?P<flags>[=+^~#!$]*)(?P<name>\w+)\.(?P<type>\w+)(\*(?P<count>\w+))?(?P<pair>\|p)?(?P<opt>\?)?$"
+    r"(?P<flags>[=+^~#!$-]*)(?P<name>\w+)\.(?P<type>\w+)(:(?P<selector>\w+))?"
+    r"(\*(?P<count>\w+))?(?P<pair>\|p)?(?P<opt>\?)?$"
 )
 
 
@@ -168,6 +185,8 @@ def _parse_operand(text: str) -> OperandSpec:
         negatable="!" in flags,
         optional=optional,
         hidden="$" in flags,
+        selector=found["selector"] or "",
+        signable="-" in flags,
     )
 
 

@@ -286,6 +286,9 @@ class Scheduler:
     def _pass_gate(self, group: Group, block: Block) -> Group | None:
         group.compact(block.live)
         assert block.gate is not None
+        waiting = self._waiting.pop(self._key(group), None)
+        if waiting is not None:
+            group = self.merge([waiting, group])
         ready = block.gate(group.r, group)
         if ready is None:
             return group
@@ -297,9 +300,7 @@ class Scheduler:
         return group.subset(np.flatnonzero(ready), block.live)
 
     def _wait(self, group: Group) -> None:
-        key = self._key(group)
-        other = self._waiting.pop(key, None)
-        self._waiting[key] = group if other is None else self.merge([other, group])
+        self._waiting[self._key(group)] = group
 
     def _unblock(self) -> bool:
         """Nothing is ready: done, or lanes wait for ever."""

@@ -13,6 +13,7 @@ from ..types import SCALAR_TYPES, ScalarType
 from .constants import ConstantError, FloatValue, evaluate
 from .initializers import initial_bytes
 from .operands import CARRY_FLAG, Mismatch, bind_operands
+from .selectors import detach_selectors
 from .scope import CallTable, Log, PrototypeRef, Scope, VectorRegister
 from .typed import (
     FunctionRef,
@@ -553,8 +554,9 @@ class _Resolver:
         best: Mismatch | None = None
         floor_problem = None
         for record, form, m in candidates:
+            m, plain = detach_selectors(form, m, node)
             try:
-                operands = bind_operands(record, form, m, node, scope)
+                operands = bind_operands(record, form, m, plain, scope)
             except Mismatch as error:
                 if best is None or error.score > best.score:
                     best = error

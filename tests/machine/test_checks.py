@@ -1,0 +1,129 @@
+"""Memory and register checks: each is provoked, and its neighbour just inside is clean."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ptxsim
+
+ADDRESS = "    mad.wide.u32 %rd1, %t, {scale}, %in;\n    add.u64 %rd1, %rd1, {offset};\n"
+
+
+def _load(scale: int, offset: int, type_: str = "u32") -> str:
+    return ADDRESS.format(scale=scale, offset=offset) + f"    ld.global.{type_} %r1, [%rd1];\n"
+
+
+def test_bounds_name_the_nearest_buffer_and_the_distance(run: Any) -> None:
+    assert run(_load(4, 128))[0].verdict == "clean"  # the last word of 64
+    report, _ = run(_load(4, 132))
+    (finding,) = report.findings
+    assert (finding.class_, finding.lanes, finding.space) == ("oob-global", (31,), "global")
+    assert "just past the end of 'in_p' (256 bytes)" in finding.message
+
+
+def test_null_pointer(run: Any) -> None:
+    report, _ = run("    mov.u64 %rd1, 0;\n    st.global.u32 [%rd1], %t;")
+    assert report.verdict == "oob-global"
+    assert report.findings[0].address == 0
+
+
+def test_alignment(run: Any) -> None:
+    report, _ = run(_load(4, 2))
+    assert report.verdict == "misaligned-global"
+    assert "not a multiple of 4 (off by 2)" in report.findings[0].message
+
+
+def test_vector_alignment_is_that_of_the_whole_access(run: Any) -> None:
+    body = "    ld.global.v4.u32 {%r1, %r2, %r3, %r4}, [%in+8];"
+    report, _ = run(body)
+    assert report.verdict == "misaligned-global"
+    assert run(body.replace("+8", "+16"))[0].verdict == "clean"
+
+
+def test_shared_bounds(run: Any) -> None:
+    body = "    mov.u32 %r1, s; shl.b32 %r2, %t, 2; add.u32 %r1, %r1, %r2; st.shared.u32 [%r1], %t;"
+    assert run(body, declare=".shared .b32 s[32];")[0].verdict == "clean"
+    report, _ = run(body, declare=".shared .b32 s[31];")
+    assert (report.verdict, report.findings[0].lanes) == ("oob-shared", (31,))
+
+
+def test_local_bounds(run: Any) -> None:
+    body = "    mov.u64 %rd1, v; st.local.u32 [%rd1+{}], %t;"
+    assert run(body.format(12), declare=".local .b32 v[4];")[0].verdict == "clean"
+    assert run(body.format(16), declare=".local .b32 v[4];")[0].verdict == "oob-local"
+
+
+def test_undefined_bytes_of_a_buffer(run: Any) -> None:
+    data = ptxsim.undefined(64, np.uint32)
+    report, _ = run(_load(4, 0), data=data)
+    assert report.verdict == "uninit-global"
+    written = "    mad.wide.u32 %rd1, %t, 4, %in;\n    st.global.u32 [%rd1], %t;\n" + _load(4, 0)
+    assert run(written, data=ptxsim.undefined(64, np.uint32))[0].verdict == "clean"
+
+
+def test_undefined_bytes_that_stay_are_counted(run: Any) -> None:
+    out = ptxsim.undefined(40, np.uint32)
+    report, _ = run("    st.global.u32 [%mine], %t;", out=out)
+    assert report.verdict == "clean"
+    assert report.outputs["out_p"].undefined_bytes == 32
+
+
+def test_write_to_a_read_only_array(run: Any) -> None:
+    data = np.arange(64, dtype=np.uint32)
+    data.flags.writeable = False
+    report, _ = run("    st.global.u32 [%in], %t;", data=data)
+    assert report.verdict == "write-to-readonly"
+    assert run("    st.global.u32 [%in], %t;")[0].verdict == "clean"
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "st.global.u32 [%mine], %r9;",
+        "setp.eq.u32 %p1, %r9, 0;\n    @%p1 bra X;\nX:",
+        "cvt.u64.u32 %rd1, %r9; add.u64 %rd1, %rd1, %in; ld.global.u32 %r1, [%rd1];",
+        "add.u32 %r8, %r9, 1; st.global.u32 [%mine], %r8;",
+    ],
+)
+def test_undefined_register(run: Any, use: str) -> None:
+    report, _ = run("    " + use)
+    assert report.findings[0].class_ == "uninit-register"
+    assert run("    mov.u32 %r9, 0;\n    " + use)[0].verdict == "clean"
+
+
+def test_register_defined_in_some_lanes_only(run: Any) -> None:
+    body = "    setp.lt.u32 %p1, %t, 4;\n    @%p1 mov.u32 %r9, 1;\n    {} st.global.u32 [%mine], %r9;"
+    report, _ = run(body.format(""))
+    assert report.findings[0].lanes == tuple(range(4, 32))
+    assert run(body.format("@%p1"))[0].verdict == "clean"
+
+
+def test_generic_addresses_of_three_spaces(run: Any) -> None:
+    declare = ".shared .b32 s[32]; .local .b32 v[1];"
+    body = """
+    shl.b32 %r1, %t, 2; cvt.u64.u32 %rd1, %r1;
+    mov.u64 %rd2, s; cvta.shared.u64 %rd2, %rd2; add.u64 %rd2, %rd2, %rd1;
+    mov.u64 %rd3, v; cvta.local.u64 %rd3, %rd3;
+    add.u64 %rd4, %in, %rd1;
+    rem.u32 %r2, %t, 3;
+    setp.eq.u32 %p1, %r2, 0; setp.eq.u32 %p2, %r2, 1;
+    selp.b64 %rd5, %rd2, %rd3, %p2; selp.b64 %rd5, %rd4, %rd5, %p1;
+    st.u32 [%rd5], %t;
+    ld.u32 %r3, [%rd5];
+    isspacep.shared %p3, %rd5; selp.u32 %r4, 1000, 0, %p3; add.u32 %r3, %r3, %r4;
+    st.global.u32 [%mine], %r3;"""
+    report, out = run(body, declare=declare)
+    lanes = np.arange(32)
+    assert report.verdict == "clean"
+    assert (out == lanes + np.where(lanes % 3 == 1, 1000, 0)).all()
+
+
+def test_unsupported_stops_only_when_it_is_reached(run: Any) -> None:
+    body = "    setp.gt.u32 %p1, %t, 99;\n    @%p1 bra X;\n    bra END;\nX: {}\nEND:"
+    report, _ = run(body.format("mbarrier.init.shared.b64 [%rd1], 1;"))
+    assert report.verdict == "clean"
+    report, _ = run(body.format("mbarrier.init.shared.b64 [%rd1], 1;").replace("%t, 99", "%t, 3"))
+    assert (report.verdict, report.exit_code) == ("unsupported", 4)

@@ -1,0 +1,94 @@
+"""The shape of the repository: import directions, packaging, no text evaluated as Python."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "ptxsim"
+
+#: what each part may import of the others; everything may import the plain modules
+PLAIN = {"diagnostics", "errors", "targets", "types", "windows", "_version"}
+ALLOWED = {
+    "numerics": set(),
+    "matrix": {"numerics"},
+    "syntax": set(),
+    "isa": {"numerics", "matrix"},
+    "resolve": {"syntax", "isa"},
+    "program": {"resolve", "isa", "numerics"},
+    "machine": {"program", "resolve", "isa", "numerics"},
+    "report": set(),
+    "api": {"machine", "report", "resolve", "syntax"},
+    "cli": {"api", "report", "isa", "machine", "matrix", "numerics", "program", "resolve", "syntax"},
+}
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+
+def _imports(path: Path) -> set[str]:
+    """Parts of ptxsim that a file imports at run time."""
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    found = set()
+    tree = ast.parse(path.read_text())
+    typing_only = {
+        id(node)
+        for block in ast.walk(tree)
+        if isinstance(block, ast.If) and "TYPE_CHECKING" in ast.dump(block.test)
+        for node in ast.walk(block)
+    }
+    for node in ast.walk(tree):
+        if id(node) in typing_only or not isinstance(node, ast.ImportFrom):
+            continue
+        base = list(parts[: len(parts) - node.level]) if node.level else []
+        if not node.level and not (node.module or "").startswith("ptxsim"):
+            continue
+        target = base + (node.module or "").removeprefix("ptxsim").strip(".").split(".")
+        target = [t for t in target if t]
+        found |= {target[0]} if target else {alias.name for alias in node.names}
+    return found
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_imports_go_one_way(path: Path) -> None:
+    part = path.relative_to(PACKAGE).with_suffix("").parts[0]
+    if part not in ALLOWED:
+        return
+    beyond = _imports(path) - PLAIN - ALLOWED[part] - {part}
+    if part == "cli":
+        beyond -= {"assemble", "undefined", "Module", "Kernel", "Report", "__version__"}
+    assert not beyond
+
+
+def test_the_check_of_imports_can_fail() -> None:
+    assert "resolve" in _imports(PACKAGE / "machine" / "launch.py")
+    assert "resolve" not in ALLOWED["isa"]
+
+
+def test_packages_are_the_folders_on_disk() -> None:
+    listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
+    folders = {
+        ".".join(p.parent.relative_to(ROOT).parts) for p in PACKAGE.rglob("__init__.py")
+    } | {"ptxsim.grammar"}
+    assert set(listed) == folders
+
+
+def test_no_text_is_evaluated_as_python() -> None:
+    pattern = re.compile(r"(?<![\w.])(eval|exec)\(|\bpickle\b|shell=True|yaml\.load\(")
+    assert not [p for p in FILES if pattern.search(p.read_text())]
+
+
+def test_version_needs_neither_parser_nor_numpy() -> None:
+    code = (
+        "import sys, ptxsim.cli\n"
+        "try: ptxsim.cli.main(['--version'])\n"
+        "except SystemExit: pass\n"
+        "print([m for m in ('lark', 'numpy', 'cuda') if m in sys.modules])"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert out.stdout.splitlines()[-1] == "[]", out.stderr
