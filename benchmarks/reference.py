@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 __all__ = ["bins", "block_sums", "fused_multiply_add", "mandelbrot", "product"]
 
 Floats = NDArray[np.float32]
+Operand = Floats | np.float32
 
 
-def fused_multiply_add(a: Floats, b: Floats, c: Floats) -> Floats:
+def fused_multiply_add(a: Operand, b: Operand, c: Operand) -> Floats:
     """``fma.rn.f32`` of finite values whose result is a normal number.
 
     The product of two float32 is exact in float64.  The sum is rounded there to odd: where bits
@@ -48,7 +49,7 @@ def product(a: Floats, b: Floats) -> Floats:
 
 def block_sums(x: NDArray[np.int32], threads: int) -> NDArray[np.int32]:
     """The sum modulo 2^32 of each run of ``threads`` elements."""
-    return x.reshape(-1, threads).sum(1, dtype=np.int32)
+    return np.add.reduce(x.reshape(-1, threads), axis=1, dtype=np.int32)
 
 
 def bins(x: NDArray[np.uint32]) -> NDArray[np.uint32]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from .diagnostics import Diagnostic, Severity, Source
 from .errors import PtxError, UsageError
-from .machine.launch import SCHEDULES, Buffer, LaunchRecord, run
+from .machine.launch import DEFAULT_INSTRUCTIONS, SCHEDULES, Buffer, LaunchRecord, run
 from .machine.wave import Dimensions, Geometry
 from .report import FindingLog, Output, Report
 from .resolve import resolve
@@ -26,7 +26,7 @@ __all__ = ["Kernel", "Module", "Parameter", "assemble", "undefined"]
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 
 
-class UndefinedArray(np.ndarray):  # type: ignore[type-arg]
+class UndefinedArray(np.ndarray[Any, Any]):
     """An array whose bytes a kernel may not read before it has written them."""
 
 
@@ -175,7 +175,7 @@ class Kernel:
             arguments,
             schedule=schedule,
             wave_ctas=wave_ctas,
-            **({} if max_instructions is None else {"max_instructions": max_instructions}),
+            max_instructions=max_instructions or DEFAULT_INSTRUCTIONS,
         )
         outcome = run(record, log.add_raw)
         outputs: dict[str, Output] = {}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from .record import Form, Mods
 
-__all__ = ["ELEMENT_BITS", "dense_forms", "element_bits", "sparse_forms"]
+__all__ = ["BOTH_LAYOUTS", "ELEMENT_BITS", "dense_forms", "element_bits", "sparse_forms"]
 
 #: Width of an element as it lies in a register; floats below eight bits sit in bytes.
 ELEMENT_BITS = {
@@ -21,6 +21,9 @@ _OPERANDS = (
 )
 _SPARSE = _OPERANDS + ", e.b32, #f.u32"
 _SCALES = ", scale_a.b32, ids_a.u16*2, scale_b.b32, ids_b.u16*2"
+
+#: The order of the two words tells A from B, so each slot must know both.
+BOTH_LAYOUTS = "alayout:{row col} blayout:{row col}"
 
 _FP8 = "{e4m3 e5m2}"
 _SMALL = "{e4m3 e5m2 e3m2 e2m3 e2m1}"
@@ -38,7 +41,7 @@ def _types(d: str, a: str, b: str, c: str) -> str:
 
 
 def _line(shape: str, types: str, middle: str = "", tail: str = "") -> str:
-    return f"sync aligned shape:{{{shape}}} alayout:{{row}} blayout:{{col}} {middle} {types} {tail}"
+    return f"sync aligned shape:{{{shape}}} {BOTH_LAYOUTS} {middle} {types} {tail}"
 
 
 def dense_forms() -> tuple[Form, ...]:
@@ -74,7 +77,7 @@ def _dense_unsupported() -> list[Form]:
     f64 = _types("{f64}", "{f64}", "{f64}", "{f64}")
     s4 = _types("{s32}", "{s4 u4}", "{s4 u4}", "{s32}")
     b1 = _types("{s32}", "{b1}", "{b1}", "{s32}")
-    quad = "sync aligned shape:{m8n8k4} alayout:{row col} blayout:{row col} "
+    quad = f"sync aligned shape:{{m8n8k4}} {BOTH_LAYOUTS} "
     out = [
         form(quad + _types("{f16}", "{f16}", "{f16}", "{f16}"), "6.4+sm_70", "m8n8k4"),
         form(quad + _types("{f32}", "{f16}", "{f16}", "{f16 f32}"), "6.4+sm_70", "m8n8k4"),

@@ -54,7 +54,9 @@ def _form_text(record: Instruction, form: Form) -> str:
     for o in form.operands:
         if o.hidden:
             continue
-        text = f"[{o.name}]" if o.kind == "address" else o.name
+        text = f"[{o.name}]" if o.kind == "address" else "[-]" * o.signable + o.name
+        if o.selector:
+            text += f"[.{o.selector}]"
         if o.count:
             text = "{" + text + ", ...}"
         if o.pair:

@@ -68,6 +68,14 @@ class _Mma(MatrixCollective):
     #: A holds this part of its elements (sparse: half)
     kept = 1
 
+    def check(self, m: Mods) -> str | None:
+        """Only m8n8k4 of f16 takes other layouts than ``.row.col``."""
+        if (m.alayout, m.blayout) != ("row", "col") and not (
+            m.shape == "m8n8k4" and m.atype == "f16"
+        ):
+            return f"the layouts .{m.alayout}.{m.blayout} are not legal here; use .row.col"
+        return None
+
     def a_register(self, m: Mods) -> str:
         return "f64" if m.atype == "f64" else "b32"
 

@@ -53,7 +53,7 @@ def member_gate(b: Any) -> Any:
                 fatal=True,
             )
         needed = mask & w.live_bits[:, None]
-        ready = (needed & ~w.present_bits[:, None]) == 0
+        ready = (needed & ~w.met_bits[:, None]) == 0
         if ready[w.present].all():
             _same_masks(g, w, mask, site)
             return None
@@ -200,6 +200,7 @@ class BarWarpSync(MaskedCollective):
     """Barrier of the lanes of a mask; orders their memory accesses."""
 
     forms = (Form("", "mask.b32"),)
+    meets = "bar.warp.sync"
 
     def bind(self, b: Any) -> Step:
         return _nothing

@@ -41,6 +41,8 @@ class WarpView(Protocol):
     present: BoolArray
     #: uint32 [W]: bit mask of the lanes here now
     present_bits: Array
+    #: uint32 [W]: the same, with lanes that wait at another instruction of the same name
+    met_bits: Array
     #: uint32 [W]: bit mask of the lanes of the warp that have not exited
     live_bits: Array
 
@@ -129,8 +131,13 @@ Step: TypeAlias = Callable[[Registers, Any], None]
 class Binder(Protocol):
     """Binds one instruction of a program to places in the register file."""
 
-    mods: Mods
-    site: Site
+    @property
+    def mods(self) -> Mods:
+        """The modifiers."""
+
+    @property
+    def site(self) -> Site:
+        """The instruction, for messages."""
 
     def source(self, name: str, width: int | None = None) -> int:
         """The place of a source operand; constants and special registers get places of their own.

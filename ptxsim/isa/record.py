@@ -266,6 +266,8 @@ class Instruction:
     collective: ClassVar[bool] = False
     #: For collectives: the finding class when lanes wait here for ever.
     waits_as: ClassVar[str] = "collective-divergence"
+    #: For collectives that exchange no data: lanes at different instructions of this name may meet.
+    meets: ClassVar[str] = ""
     #: Ends a basic block: the record's ``transfer`` decides where lanes go.
     control: ClassVar[bool] = False
     #: A control instruction whose transfer looks at the guard itself (``bra``).

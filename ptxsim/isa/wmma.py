@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..matrix import Fragment, Shape, parse_shape, wmma_fragment, wmma_registers
-from ._mma_forms import ELEMENT_BITS
+from ._mma_forms import BOTH_LAYOUTS, ELEMENT_BITS
 from .matrix_multiply import multiply_step, product
 from .protocol import Array, Registers, Step
 from .record import Form, Mods, instruction
@@ -244,17 +244,15 @@ class WmmaStore(_Transfer):
         return step
 
 
-# --- products ---------------------------------------------------------------------------------------
+# --- products -------------------------------------------------------------------------------------
 
 
 def _product_forms() -> tuple[Form, ...]:
     operands = "=d.d_register*d_count, a.factor_register*a_count, b.factor_register*b_count"
     operands += ", c.c_register*c_count"
-    both = "alayout:{row col} blayout:{row col}"
-    fixed = "alayout:{row} blayout:{col}"
 
-    def line(layouts: str, shape: str, types: str, head: str = "", tail: str = "") -> str:
-        return f"{head} sync aligned {layouts} {shape} {types} {tail}"
+    def line(shape: str, types: str, head: str = "", tail: str = "") -> str:
+        return f"{head} sync aligned {BOTH_LAYOUTS} {shape} {types} {tail}"
 
     def same(d: str, factor: str) -> str:
         return f"dtype:{{{d}}} atype:{{{factor}}} btype:{{{factor}}} ctype:{{{d}}}"
@@ -264,29 +262,29 @@ def _product_forms() -> tuple[Form, ...]:
 
     halves = "dtype:{f16 f32} ctype:{f16 f32}"
     return (
-        Form(line(both, _SHAPES, halves), operands, floor="6.0+sm_70"),
-        Form(line(both, _SHAPES, same("f32", "bf16")), operands, floor="7.0+sm_80"),
+        Form(line(_SHAPES, halves), operands, floor="6.0+sm_70"),
+        Form(line(_SHAPES, same("f32", "bf16")), operands, floor="7.0+sm_80"),
         *(
             Form(
-                line(both, _SHAPES, same("s32", t), tail="satfinite?"),
+                line(_SHAPES, same("s32", t), tail="satfinite?"),
                 operands, floor="6.3+sm_72",
             )
             for t in ("s8", "u8")
         ),
-        other(line(both, "shape:{m16n16k8}", same("f32", "tf32")), "7.0+sm_80", "of tf32"),
+        other(line("shape:{m16n16k8}", same("f32", "tf32")), "7.0+sm_80", "of tf32"),
         other(
-            line(both, "shape:{m8n8k4} rnd?:{rn rz rm rp}", same("f64", "f64")),
+            line("shape:{m8n8k4} rnd?:{rn rz rm rp}", same("f64", "f64")),
             "7.0+sm_80", "of f64",
         ),
         *(
             other(
-                line(fixed, "shape:{m8n8k32}", same("s32", t), tail="satfinite?"),
+                line("shape:{m8n8k32}", same("s32", t), tail="satfinite?"),
                 "6.3+sm_75", "of s4 and u4",
             )
             for t in ("s4", "u4")
         ),
         other(
-            line(fixed, "shape:{m8n8k128}", same("s32", "b1"), "op:{xor and@7.1+sm_80} popc"),
+            line("shape:{m8n8k128}", same("s32", "b1"), "op:{xor and@7.1+sm_80} popc"),
             "6.3+sm_75", "of b1",
         ),
     )  # fmt: skip
@@ -297,6 +295,12 @@ class WmmaMma(MatrixCollective):
     """D = A * B + C of fragments; the opcode names the layouts A and B were loaded with."""
 
     forms = _product_forms()
+
+    def check(self, m: Mods) -> str | None:
+        """Elements below eight bits are loaded in ``.row.col`` only."""
+        if m.shape in ("m8n8k32", "m8n8k128") and (m.alayout, m.blayout) != ("row", "col"):
+            return f"the layouts .{m.alayout}.{m.blayout} are not legal here; use .row.col"
+        return None
 
     def factor_register(self, m: Mods) -> str:
         return _register_type(_part(m, m.atype or "f16"))

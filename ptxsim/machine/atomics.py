@@ -106,7 +106,8 @@ def _serve(
                 view[at[now]] = operation(seen, *(v[now] for v in values))
     out = np.empty_like(old)
     out[order] = old
-    return out[::-1] if reverse else out
+    result: Array = out[::-1] if reverse else out
+    return result
 
 
 def _scanned(
@@ -140,4 +141,5 @@ def _scanned(
     old[first] = base
     last = starts + counts - 1
     view[at[last]] = totals[last].view(value.dtype)
-    return old.view(value.dtype)
+    seen: Array = old.view(value.dtype)
+    return seen

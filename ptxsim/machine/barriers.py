@@ -164,10 +164,12 @@ class Barriers:
         """The result per CTA: uint32 for popc, bool for and, or."""
         shape = (len(self.wave.ctas), -1)
         flags, here = flags.reshape(shape), here.reshape(shape)
+        counted = np.count_nonzero(flags & here, axis=1)
+        result: Array
         if operation == "popc":
-            return (flags & here).sum(axis=1).astype(np.uint32)
-        if operation == "and":
-            result: Array = (flags | ~here).all(axis=1)
-            return result
-        result = (flags & here).any(axis=1)
+            result = np.asarray(counted, np.uint32)
+        elif operation == "and":
+            result = np.asarray(counted == np.count_nonzero(here, axis=1))
+        else:
+            result = np.asarray(counted != 0)
         return result

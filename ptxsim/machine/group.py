@@ -23,6 +23,7 @@ from .access import Access
 
 if TYPE_CHECKING:
     from ..program import Block, CallPlan, Routine
+    from .scheduler import Scheduler
     from .wave import Wave
 
 __all__ = ["Frame", "Group", "WarpArrangement", "take_registers"]
@@ -263,16 +264,21 @@ class Group:
     def service(self, name: str) -> Any:
         return self.wave.service(name)
 
+    @property
+    def _scheduler(self) -> Scheduler:
+        scheduler: Scheduler = self.wave.scheduler
+        return scheduler
+
     # --- control --------------------------------------------------------------------------------
 
     def jump(self, block: Block) -> Group | None:
-        return self.wave.scheduler.jump(self, block)
+        return self._scheduler.jump(self, block)
 
     def branch(self, taken: Array, yes: Block, no: Block | None) -> Group | None:
-        return self.wave.scheduler.branch(self, taken, yes, no)
+        return self._scheduler.branch(self, taken, yes, no)
 
     def switch(self, index: Array, blocks: list[Block]) -> Group | None:
-        return self.wave.scheduler.switch(self, index, blocks)
+        return self._scheduler.switch(self, index, blocks)
 
     def arrive(
         self,
@@ -286,7 +292,7 @@ class Group:
         write: Callable[[Group, Array], None] | None,
     ) -> Group | None:
         arrival = Arrival(barrier, count, waits, after, site, reduce, predicate, write)
-        return self.wave.scheduler.barriers.arrive(self, arrival)
+        return self._scheduler.barriers.arrive(self, arrival)
 
     def split_by(self, keys: list[Array]) -> None:
         """Come back to this block in parts in which all these values are uniform."""
@@ -296,16 +302,16 @@ class Group:
         for k in range(int(part.max()) + 1):
             at = part == k if self.active is None else (part == k) & self.active
             if at.any():
-                self.wave.scheduler.push(self.subset(np.flatnonzero(at), self.block.live))
+                self._scheduler.push(self.subset(np.flatnonzero(at), self.block.live))
 
     def call(self, plan: CallPlan, site: Site) -> Group | None:
-        return calls.call(self.wave.scheduler, self, plan, site)
+        return calls.call(self._scheduler, self, plan, site)
 
     def ret(self) -> Group | None:
-        return self.wave.scheduler.ret(self)
+        return self._scheduler.ret(self)
 
     def exit(self) -> None:
-        self.wave.scheduler.exit(self)
+        self._scheduler.exit(self)
 
     # --- moving lanes ---------------------------------------------------------------------------
 
@@ -365,12 +371,14 @@ class WarpArrangement:
             flat[self._at] = True
             self.present = flat.reshape(-1, 32)
             self.present_bits = pack_bits(self.present)
+        self.met_bits = self.present_bits
         self._live = group.wave.live_bits
         self._n = group.n
 
     @property
     def live_bits(self) -> Array:
-        return self._live[self.warp_ids]
+        bits: Array = self._live[self.warp_ids]
+        return bits
 
     def spread(self, value: Array) -> Array:
         if value.shape[-1] == 1 and self._n != 1:
@@ -390,4 +398,5 @@ class WarpArrangement:
 def pack_bits(flags: BoolArray) -> Array:
     """bool [..., 32] to uint32 [...], lane 0 in bit 0."""
     packed = np.packbits(flags, axis=-1, bitorder="little")
-    return np.ascontiguousarray(packed).view("<u4")[..., 0]
+    words: Array = np.ascontiguousarray(packed).view("<u4")[..., 0]
+    return words

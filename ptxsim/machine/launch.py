@@ -20,11 +20,14 @@ from .scheduler import Limits, Scheduler
 from .wave import FindingSink, Geometry, Wave
 from ..windows import CODE_BASE
 
-__all__ = ["Buffer", "LaunchRecord", "Outcome", "SCHEDULES", "run"]
+__all__ = ["DEFAULT_INSTRUCTIONS", "Buffer", "LaunchRecord", "Outcome", "SCHEDULES", "run"]
 
 #: Lanes that a wave should have: long enough to hide NumPy's cost per call, short enough that the
 #: registers of a loop stay in cache (measured on the benchmark kernels).
 WAVE_LANES = 1 << 14
+
+#: PTX instructions that groups may issue before a launch is given up.
+DEFAULT_INSTRUCTIONS = 1 << 32
 
 SCHEDULES = ("default", "reverse", "warp-serial", "early-async", "random:SEED")
 
@@ -52,7 +55,7 @@ class LaunchRecord:
     geometry: Geometry
     arguments: tuple[Buffer | bytes, ...] = ()
     schedule: str = "default"
-    max_instructions: int = 1 << 34
+    max_instructions: int = DEFAULT_INSTRUCTIONS
     wave_ctas: int | None = None
     memory_limit: int = 8 << 30
     group_type: type[Group] = Group
@@ -102,8 +105,8 @@ def _load_variables(module: TypedModule, memory: GlobalMemory) -> tuple[dict[str
     }
     for name, symbol in module.variables.items():
         for r in symbol.relocations:
-            target = variables.get(r.symbol, functions.get(r.symbol, shared.get(r.symbol, 0)))
-            value = ((target + r.addend) >> r.shift) & ((1 << (8 * r.size)) - 1)
+            address = variables.get(r.symbol, functions.get(r.symbol, shared.get(r.symbol, 0)))
+            value = ((address + r.addend) >> r.shift) & ((1 << (8 * r.size)) - 1)
             at = places[name].start + r.offset
             memory.bytes[at : at + r.size] = np.frombuffer(
                 value.to_bytes(r.size, "little"), np.uint8
@@ -221,7 +224,8 @@ def _cluster_of(g: Geometry, ctas: Array) -> Array:
     x, y, z = g.ctaid(ctas)
     a, b, c = (i // s for i, s in zip((x, y, z), g.cluster, strict=True))
     wide, high = g.grid[0] // g.cluster[0], g.grid[1] // g.cluster[1]
-    return a + wide * (b + high * c)
+    cluster: Array = a + wide * (b + high * c)
+    return cluster
 
 
 class _Clock:

@@ -51,14 +51,15 @@ class GlobalMemory:
         self._used = _GUARD
         self._allocations: list[Allocation] = []
         self._starts: list[int] = []
+        self.bytes: Array = np.zeros(0, np.uint8)
+        self.shadow: Array = np.zeros(0, np.uint8)
         self._resize(1 << 16)
 
     def _resize(self, capacity: int) -> None:
         bytes_ = np.zeros(capacity, np.uint8)
         shadow = np.zeros(capacity, np.uint8)
-        if hasattr(self, "bytes"):
-            bytes_[: len(self.bytes)] = self.bytes
-            shadow[: len(self.shadow)] = self.shadow
+        bytes_[: len(self.bytes)] = self.bytes
+        shadow[: len(self.shadow)] = self.shadow
         self.bytes = bytes_
         self.shadow = shadow
         self.views = {s: bytes_.view(f"u{s}") for s in (1, 2, 4, 8)}

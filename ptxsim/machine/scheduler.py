@@ -22,7 +22,7 @@ from ..program import Block, CallPlan, Routine
 from . import calls
 from .barriers import Barriers
 from .faults import Stop
-from .group import Frame, Group, take_registers
+from .group import Frame, Group, pack_bits, take_registers
 from .waiting import explain
 from .wave import Wave
 
@@ -68,8 +68,8 @@ class Scheduler:
 
     def run(self, groups: list[Group]) -> None:
         """Run until every lane has exited; a fault raises :class:`Stop`."""
-        for group in groups:
-            self.push(group)
+        for first in groups:
+            self.push(first)
         group: Group | None = None
         while True:
             if group is None:
@@ -306,8 +306,45 @@ class Scheduler:
         """Nothing is ready: done, or lanes wait for ever."""
         if not self._waiting and not self.barriers.waiting:
             return False
+        if self._meet():
+            return True
         explain(self, list(self._waiting.values()), self.barriers)
         raise Stop
+
+    def _meet(self) -> bool:
+        """Let lanes pass that wait for each other at different places, where that is legal."""
+        names = {g.block.meets for g in self._waiting.values() if g.block.meets}
+        for name in names:
+            groups = [g for g in self._waiting.values() if g.block.meets == name]
+            here = np.zeros(self.wave.size, bool)
+            for g in groups:
+                here[g.lanes] = True
+            together = pack_bits(here.reshape(-1, 32))
+            passed = False
+            for g in groups:
+                g.warps().met_bits = together[g.warps().warp_ids]
+                assert g.block.gate is not None
+                ready = g.block.gate(g.r, g)
+                at = np.arange(g.n) if ready is None else np.flatnonzero(ready)
+                if not len(at):
+                    continue
+                passed = True
+                del self._waiting[self._key(g)]
+                if len(at) < g.n and ready is not None:
+                    self._wait(g.subset(np.flatnonzero(~ready), g.block.live))
+                block = g.block
+                go = g.subset(at, block.live)
+                assert block.transfer is not None
+                for step in block.steps:
+                    step(go.r, go)
+                block.executions += 1
+                block.lane_executions += go.n
+                rest = block.transfer(go.r, go)
+                if rest is not None:
+                    self.push(rest)
+            if passed:
+                return True
+        return False
 
     def _stuck(self, later: list[Group]) -> bool:
         """Whether all these loops came back to the same state with memory unchanged."""
@@ -414,6 +451,7 @@ def _merge_frames(
         at = np.concatenate(positions).take(order)
         return first, at
     levels: list[tuple[Frame, Registers]] = []
+    current: list[tuple[Frame | None, Array]]
     current = [(f, p) for (f, _), p in zip(items, positions, strict=True)]
     parent: Frame | None = None
     parent_position: Array | None = None
@@ -435,7 +473,7 @@ def _merge_frames(
             above.append((f.parent, p if f.parent_position is None else f.parent_position[p]))
         if head.parent is None:
             break
-        current = above  # type: ignore[assignment]
+        current = above
     frame = parent
     position = parent_position
     for head, r in reversed(levels):

@@ -20,6 +20,21 @@ def _whereabouts(missing: np.ndarray[Any, Any], others: list[tuple[Group, Any]])
     return "elsewhere", None
 
 
+def _ranges(numbers: list[int]) -> str:
+    """Ascending numbers in words.
+
+    >>> _ranges([0, 1, 2, 3, 7])
+    '0-3,7'
+    """
+    parts: list[list[int]] = []
+    for n in numbers:
+        if parts and parts[-1][1] == n - 1:
+            parts[-1][1] = n
+        else:
+            parts.append([n, n])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)
+
+
 def explain(scheduler: Any, waiting: list[Group], barriers: Barriers) -> None:
     """Report the lanes that wait for ever; the first report ends the launch."""
     wave = scheduler.wave
@@ -28,13 +43,14 @@ def explain(scheduler: Any, waiting: list[Group], barriers: Barriers) -> None:
     waiting = sorted(waiting, key=lambda g: g.block.site.line if g.block.site else 0)
     for group in waiting:
         site = group.block.site
+        assert site is not None
         warps = np.unique(group.lanes >> 5)
         lanes_of_warps = (warps[:, None] * 32 + np.arange(32)).reshape(-1)
         alive = lanes_of_warps[wave.alive[lanes_of_warps]]
         missing = np.setdiff1d(alive, group.lanes)
         others = [(g, s) for g, s in everyone if g is not group]
         where, line = _whereabouts(missing, others)
-        names = ",".join(str(int(m) & 31) for m in missing[:32] if m >> 5 == warps[0])
+        names = _ranges([int(m) & 31 for m in missing if m >> 5 == warps[0]])
         kind = group.block.waits_as
         if kind == "mask-mismatch":
             message = (
@@ -58,9 +74,8 @@ def explain(scheduler: Any, waiting: list[Group], barriers: Barriers) -> None:
         )
     group, arrival = parked[0]
     missing = np.setdiff1d(np.flatnonzero(wave.alive), np.concatenate([g.lanes for g, _ in parked]))
-    others = [(g, a.site) for g, a in parked[1:] if a.barrier != arrival.barrier]
-    where, line = _whereabouts(group.lanes, [])
-    line = others[0][1].line if others else None
+    elsewhere = [a.site for _, a in parked[1:] if a.barrier != arrival.barrier]
+    line = elsewhere[0].line if elsewhere else None
     need = "all threads of the CTA" if arrival.count is None else f"{arrival.count} threads"
     more = f"; others wait at line {line}" if line else ""
     wave.report(

@@ -167,8 +167,8 @@ class Wave:
             }[stem]
             return self._per_cta(per), True
         if name == "cluster_ctarank":
-            x, y, z = (i % s for i, s in zip(g.ctaid(self.ctas), g.cluster, strict=True))
-            return self._per_cta(x + g.cluster[0] * (y + g.cluster[1] * z)), True
+            at = [i % s for i, s in zip(g.ctaid(self.ctas), g.cluster, strict=True)]
+            return self._per_cta(at[0] + g.cluster[0] * (at[1] + g.cluster[1] * at[2])), True
         if name == "cluster_nctarank":
             return _one(g.cluster[0] * g.cluster[1] * g.cluster[2]), True
         if name == "is_explicit_cluster":

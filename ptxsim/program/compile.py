@@ -239,6 +239,7 @@ class _Compiler:
                 block.gate = i.record.gate(binder)
                 block.site = binder.site
                 block.waits_as = i.record.waits_as
+                block.meets = i.record.meets
             if i.record.needs_defined:
                 binder.check_defined()
             steps += [*binder.before, step, *binder.after]

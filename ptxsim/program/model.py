@@ -57,6 +57,8 @@ class Block:
         self.site: InstructionSite | None = None
         #: the finding class when lanes wait at the gate for ever
         self.waits_as = ""
+        #: lanes that wait at blocks of the same name may meet
+        self.meets = ""
         self.successors: tuple[int, ...] = ()
         #: register places to carry along when lanes arrive here
         self.live: tuple[int, ...] = ()

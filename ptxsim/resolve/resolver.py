@@ -13,8 +13,8 @@ from ..types import SCALAR_TYPES, ScalarType
 from .constants import ConstantError, FloatValue, evaluate
 from .initializers import initial_bytes
 from .operands import CARRY_FLAG, Mismatch, bind_operands
-from .selectors import detach_selectors
 from .scope import CallTable, Log, PrototypeRef, Scope, VectorRegister
+from .selectors import detach_selectors
 from .typed import (
     FunctionRef,
     LabelRef,
@@ -553,8 +553,8 @@ class _Resolver:
             return self._not_modelled(node, body, f"'{name}' is not modelled by ptxsim")
         best: Mismatch | None = None
         floor_problem = None
-        for record, form, m in candidates:
-            m, plain = detach_selectors(form, m, node)
+        for record, form, words in candidates:
+            m, plain = detach_selectors(form, words, node)
             try:
                 operands = bind_operands(record, form, m, plain, scope)
             except Mismatch as error:
@@ -606,7 +606,7 @@ class _Resolver:
                 node.opcode_span,
             )
         )  # fmt: skip
-        return None
+        return
 
 
 def _label_key(label: ast.Label) -> str:

@@ -63,7 +63,7 @@ NOWHERE = Span(0, 0, 0, 0)
 
 
 def _span() -> Span:
-    return field(compare=False, repr=False, default=NOWHERE)  # type: ignore[no-any-return]
+    return field(compare=False, repr=False, default=NOWHERE)
 
 
 # --- expressions and operands ---------------------------------------------------------------------

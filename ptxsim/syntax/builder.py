@@ -200,7 +200,7 @@ class Builder(Transformer):  # type: ignore[type-arg]
         return self._deeper(node, *items)  # type: ignore[no-any-return]
 
     def table_entry(self, name: Token, count: Token | None) -> str:
-        return name.value if count is None else f"{name.value}<{int(count.value, 0)}>"
+        return str(name.value) if count is None else f"{name.value}<{int(count.value, 0)}>"
 
     def branch_targets(self, name: Token, *targets: str) -> ast.BranchTargets:
         return ast.BranchTargets(name.value, targets, _at(name))
@@ -270,7 +270,7 @@ class Builder(Transformer):  # type: ignore[type-arg]
     def declaration(
         self, linkage: tuple[Token, ...], space: Token, *rest: Any
     ) -> ast.VariableDeclaration:
-        qualifiers = dict(i for i in rest if isinstance(i, tuple))
+        qualifiers: dict[str, Any] = dict(i for i in rest if isinstance(i, tuple))
         type_ = next(i for i in rest if isinstance(i, Token))
         variables = tuple(i for i in rest if isinstance(i, ast.Variable))
         return ast.VariableDeclaration(
@@ -294,7 +294,7 @@ class Builder(Transformer):  # type: ignore[type-arg]
 
     def parameter(self, space: Token, *rest: Any) -> ast.Parameter:
         pairs = [i for i in rest if isinstance(i, tuple)]
-        qualifiers = {k: v for k, v in pairs if k != "extent"}
+        qualifiers: dict[str, Any] = {k: v for k, v in pairs if k != "extent"}
         type_, name = (i for i in rest if isinstance(i, Token))
         pointer = qualifiers.get("pointer")
         return ast.Parameter(

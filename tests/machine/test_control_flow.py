@@ -182,3 +182,28 @@ def test_guarded_instructions_leave_other_lanes_alone(run: Any) -> None:
     report, out = run(body)
     assert report.verdict == "clean"
     assert (out == np.where(LANES < 10, 7 + LANES, 3)).all()
+
+
+@each_schedule
+def test_syncwarp_in_both_branches_meets(run: Any, schedule: str) -> None:
+    """Lanes of one mask may execute bar.warp.sync at different places (sm_70 and later)."""
+    body = """
+    setp.lt.u32 %p1, %t, 16;
+    @%p1 bra LOW;
+    mov.u32 %r1, 1; bar.warp.sync 0xffffffff; bra JOIN;
+LOW: mov.u32 %r1, 2; bar.warp.sync 0xffffffff;
+JOIN: st.global.u32 [%mine], %r1;"""
+    report, out = run(body, schedule=schedule)
+    assert report.verdict == "clean"
+    assert (out == np.where(LANES < 16, 2, 1)).all()
+
+
+def test_syncwarp_that_some_lanes_never_reach(run: Any) -> None:
+    body = """
+    setp.lt.u32 %p1, %t, 16;
+    @%p1 bra LOW;
+    bar.sync 0; bra JOIN;
+LOW: bar.warp.sync 0xffffffff;
+JOIN: st.global.u32 [%mine], 1;"""
+    report, _ = run(body)
+    assert report.verdict in ("mask-mismatch", "barrier-divergence")
