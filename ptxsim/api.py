@@ -159,7 +159,7 @@ class Kernel:
             raise UsageError(f"backend '{backend}' is not available; use 'sim'")
         if jobs != 1:
             raise UsageError("jobs other than 1 are not available")
-        _check_tools(tools)
+        chosen = _check_tools(tools)
         _check_schedule(schedule)
         geometry = self._geometry(grid, block, cluster, smem)
         if len(args) != len(self.params):
@@ -177,7 +177,12 @@ class Kernel:
             wave_ctas=wave_ctas,
             max_instructions=max_instructions or DEFAULT_INSTRUCTIONS,
         )
-        outcome = run(record, log.add_raw)
+
+        def sink(class_: str, *rest: Any, **more: Any) -> None:
+            if chosen & {"all", "initcheck"} or not class_.startswith("uninit-"):
+                log.add_raw(class_, *rest, **more)
+
+        outcome = run(record, sink)
         outputs: dict[str, Output] = {}
         for position, value in enumerate(args):
             if not isinstance(value, np.ndarray) or position not in outcome.buffers:
@@ -234,11 +239,13 @@ def _dimensions(value: Any, what: str) -> Dimensions:
     return x, y, z
 
 
-def _check_tools(tools: str | Sequence[str]) -> None:
+def _check_tools(tools: str | Sequence[str]) -> set[str]:
+    """The chosen tools.  Faults that end a launch are reported whatever is chosen."""
     names = tools.split(",") if isinstance(tools, str) else list(tools)
     for name in names:
         if name not in (*TOOLS, "all", "none"):
             raise UsageError(f"unknown tool '{name}'; known: all, none, {', '.join(TOOLS)}")
+    return set(names)
 
 
 def _check_schedule(schedule: str) -> None:

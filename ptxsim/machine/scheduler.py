@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import random
 from heapq import heappop, heappush
-from typing import Any
 
 import numpy as np
 
@@ -408,10 +407,6 @@ class Scheduler:
             )
             for number, lanes in enumerate(parts)
         ]  # fmt: skip
-
-    def describe(self) -> dict[str, Any]:
-        """What is ready and waiting, for tests and dumps."""
-        return {"ready": len(self._ready), "waiting": len(self._waiting)}
 
 
 def _same(a: Array, b: Array) -> bool:

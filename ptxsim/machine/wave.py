@@ -92,7 +92,6 @@ class Wave:
         self.local = np.zeros(0, np.uint8)
         self.local_views: dict[int, Array] = {}
         self._special: dict[str, Array] = {}
-        self.exits = 0
         self.scheduler: Any = None
 
     # --- memory ---------------------------------------------------------------------------------
@@ -208,7 +207,6 @@ class Wave:
     def retire(self, lanes: Array) -> None:
         """These lanes have exited."""
         self.alive[lanes] = False
-        self.exits += 1
         if len(lanes) == len(self.all_lanes):
             self.live_bits[:] = 0
             self.live_count[:] = 0

@@ -606,7 +606,7 @@ class _Resolver:
                 node.opcode_span,
             )
         )  # fmt: skip
-        return
+        return None
 
 
 def _label_key(label: ast.Label) -> str:
