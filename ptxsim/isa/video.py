@@ -44,7 +44,7 @@ def _parts(m: Mods) -> dict[str, Any]:
 def _scalar_forms(modifiers: str, d: str) -> tuple[Form, ...]:
     """Plain, with a secondary operation, and with the result merged into a part of c.
 
-    The plain form takes a c as well and ignores it, as ptxas does.
+    ptxas accepts a c in the plain form too; nothing there uses it.
     """
     return (
         Form(modifiers, f"=d.{d}, {_SOURCES}, c.{d}?"),

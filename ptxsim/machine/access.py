@@ -103,7 +103,7 @@ def store(
             at = index + k if k else index
             value = _acting(value, p, group)
             if len(at) == 1:
-                view[at[0]] = value[-1]
+                view[at[0]] = value[0 if wave.reversed else -1]
             elif wave.reversed:
                 view[at[::-1]] = value[::-1] if len(value) > 1 else value
             else:

@@ -29,6 +29,9 @@ WAVE_LANES = 1 << 14
 #: PTX instructions that groups may issue before a launch is given up.
 DEFAULT_INSTRUCTIONS = 1 << 32
 
+#: Bytes of shared and local memory that a wave should not exceed.
+WAVE_BYTES = 1 << 30
+
 SCHEDULES = ("default", "reverse", "warp-serial", "early-async", "random:SEED")
 
 
@@ -210,7 +213,10 @@ def _run_wave(wave: Wave, record: LaunchRecord, limits: Limits) -> None:
 def _waves(record: LaunchRecord) -> list[Array]:
     """CTA indices wave by wave; CTAs of a cluster stay together."""
     g = record.geometry
-    count = record.wave_ctas or max(1, WAVE_LANES // (g.warps * 32))
+    frame = record.module.functions[record.entry].frame_size
+    per_cta = g.warps * 32 * frame + record.module.shared_size + g.dynamic_shared
+    fit = min(WAVE_LANES // (g.warps * 32), WAVE_BYTES // max(per_cta, 1))
+    count = record.wave_ctas or max(1, fit)
     order = np.arange(g.ctas, dtype=np.int64)
     size = g.cluster[0] * g.cluster[1] * g.cluster[2]
     if size > 1:

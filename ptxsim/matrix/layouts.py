@@ -89,7 +89,7 @@ def row_fragment(transposed: bool) -> Fragment:
     return fragment(8, 8, 2, where, 16)
 
 
-# --- wmma -------------------------------------------------------------------------------------------
+# --- wmma -----------------------------------------------------------------------------------------
 
 
 def wmma_registers(use: str, shape: Shape, type_: str) -> int:

@@ -1,8 +1,8 @@
 """Matrix products of the tensor-core instructions: D = A * B + C on stacks of tiles.
 
-Integer products are exact.  For floats the PTX ISA leaves order and width of the accumulation
-open (9.7.14, mma: "Accumulation order and rounding are unspecified"); here all of it is in one
-function, :func:`float_product`.
+Integer products are exact.  For floats the PTX ISA (Warp Level Matrix Instructions: mma) leaves
+order and rounding of the accumulation open; here all of it is in one function,
+:func:`float_product`.
 """
 
 from __future__ import annotations
