@@ -1,7 +1,8 @@
 """ptxsim: a PTX assembler and simulator-backed verifier.
 
 >>> import ptxsim
->>> module = ptxsim.assemble(".version 8.0\\n.target sm_80\\n.address_size 64\\n.entry k() { ret; }")
+>>> head = ".version 8.0\\n.target sm_80\\n.address_size 64\\n"
+>>> module = ptxsim.assemble(head + ".entry k() { ret; }")
 >>> module.entries
 ('k',)
 """

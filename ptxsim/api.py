@@ -46,7 +46,9 @@ class Parameter:
     size: int
 
 
-def assemble(text_or_path: str | Path, target: str | None = None, name: str | None = None) -> Module:
+def assemble(
+    text_or_path: str | Path, target: str | None = None, name: str | None = None
+) -> Module:
     """Assemble PTX text, or the file at a path; :class:`PtxError` if the PTX is invalid.
 
     ``target`` replaces the module's ``.target``.  Instructions that are legal and that ptxsim
@@ -226,7 +228,7 @@ class Kernel:
         if most and math.prod(most) < g.threads:
             raise UsageError(f"the kernel allows {most} threads (.maxntid), not {g.block}")
         total = self.module.typed.shared_size + smem
-        if not 0 <= smem or total > 228 << 10:
+        if not smem >= 0 or total > 228 << 10:
             raise UsageError(f"{total} bytes of shared memory a CTA; at most {228 << 10} exist")
         return g
 
@@ -283,7 +285,8 @@ def _argument(parameter: Parameter, value: Any) -> Buffer | bytes:
     elif isinstance(value, bool | int | float):
         if p.type not in _PYTHON_TYPES or p.count is not None:
             raise UsageError(
-                f"parameter '{p.name}' is .{p.type}: give a NumPy scalar, the type of {value!r} is open"
+                f"parameter '{p.name}' is .{p.type}, which leaves the type of {value!r} open:"
+                " give a NumPy scalar"
             )
         try:
             data_bytes = np.array(value, _PYTHON_TYPES[p.type]).tobytes()
@@ -307,5 +310,3 @@ def _counters(program: Any) -> dict[str, int]:
             threads += block.lane_executions * block.length
             warps += block.executions * block.length
     return {"thread_instructions": threads, "steps": warps}
-
-

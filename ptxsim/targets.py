@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-__all__ = ["ANY", "Floor", "PTX_VERSIONS", "TARGETS", "Target", "parse_target"]
+__all__ = ["ANY", "PTX_VERSIONS", "TARGETS", "Floor", "Target", "parse_target"]
 
 PTX_VERSIONS: frozenset[tuple[int, int]] = frozenset(
     [(1, n) for n in range(6)]

@@ -41,7 +41,11 @@ class ScalarType:
 
 def _table() -> dict[str, ScalarType]:
     out: dict[str, ScalarType] = {}
-    for kind, widths in {"b": (8, 16, 32, 64, 128), "u": (8, 16, 32, 64), "s": (8, 16, 32, 64)}.items():
+    for kind, widths in {
+        "b": (8, 16, 32, 64, 128),
+        "u": (8, 16, 32, 64),
+        "s": (8, 16, 32, 64),
+    }.items():
         for width in widths:
             out[f"{kind}{width}"] = ScalarType(f"{kind}{width}", kind, width)
     for width in (16, 32, 64):

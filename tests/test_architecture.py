@@ -26,7 +26,17 @@ ALLOWED = {
     "machine": {"program", "resolve", "isa", "numerics"},
     "report": set(),
     "api": {"machine", "report", "resolve", "syntax"},
-    "cli": {"api", "report", "isa", "machine", "matrix", "numerics", "program", "resolve", "syntax"},
+    "cli": {
+        "api",
+        "report",
+        "isa",
+        "machine",
+        "matrix",
+        "numerics",
+        "program",
+        "resolve",
+        "syntax",
+    },
 }
 FILES = sorted(PACKAGE.rglob("*.py"))
 
@@ -72,9 +82,9 @@ def test_the_check_of_imports_can_fail() -> None:
 
 def test_packages_are_the_folders_on_disk() -> None:
     listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
-    folders = {
-        ".".join(p.parent.relative_to(ROOT).parts) for p in PACKAGE.rglob("__init__.py")
-    } | {"ptxsim.grammar"}
+    folders = {".".join(p.parent.relative_to(ROOT).parts) for p in PACKAGE.rglob("__init__.py")} | {
+        "ptxsim.grammar"
+    }
     assert set(listed) == folders
 
 

@@ -63,7 +63,8 @@ def _() -> Any:
 @case("constmem__sm80")
 def _() -> Any:
     out = np.zeros(32, f32)
-    # sum of w[0..4] = 1 + 2.5 - 3; times 7, plus 2.5, c[5 % 3] = 3, gtab[5 & 3] = -2, gz[5] = 0, mg = 5
+    # sum of w[0..4] = 1 + 2.5 - 3; times 7, plus 2.5, c[5 % 3] = 3, gtab[5 & 3] = -2, gz[5] = 0,
+    # mg = 5
     expected = 0.5 * 7 + 2.5 + 3 - 2 + 0 + 5
     return [out, i32(5)], lambda: [(out, np.full(32, expected, f32), 0)]
 
@@ -75,7 +76,9 @@ def _() -> Any:
     want = np.zeros(4096)
     for i in range(64):
         r, c = divmod(i, 7)
-        want[r * 100 + c * 3] = float(((i * int(ld[3])) >> 64) + ((r * c) >> 64)) + float(c << 3) + i
+        want[r * 100 + c * 3] = (
+            float(((i * int(ld[3])) >> 64) + ((r * c) >> 64)) + float(c << 3) + i
+        )
     return [out, ld, np.uint64(64), i32(0)], lambda: [(out, want, 0)]
 
 
@@ -286,7 +289,15 @@ def _() -> Any:
 def _numba(array: Any) -> list[Any]:
     size = array.itemsize
     n = len(array)
-    return [np.uint64(0), np.uint64(0), np.int64(n), np.int64(size), array, np.int64(n), np.int64(size)]
+    return [
+        np.uint64(0),
+        np.uint64(0),
+        np.int64(n),
+        np.int64(size),
+        array,
+        np.int64(n),
+        np.int64(size),
+    ]
 
 
 @case("numba_saxpy__sm80", block=128)
@@ -314,7 +325,9 @@ def _() -> Any:
         ones = bin((both >> 32) & 0xFFFFFFFF).count("1")
         want[t] = ((ones ^ 12) + third + ((wide >> 37) & 0xFFFFFFFF)) & 0xFFFFFFFF
     want[:2] = [wide & 0xFFFFFFFF, (wide >> 32) & 0xFFFFFFFF]
-    return [o, i32(5), f32(3), np.float64(4), bytes(range(16))], lambda: [(o.view(np.uint32), want, 0)]
+    return [o, i32(5), f32(3), np.float64(4), bytes(range(16))], lambda: [
+        (o.view(np.uint32), want, 0)
+    ]
 
 
 @case("scoped_atomics__sm90a", block=1)

@@ -20,7 +20,17 @@ if TYPE_CHECKING:
     from .group import Group
     from .wave import Wave
 
-__all__ = ["Access", "Place", "arrays", "check_defined", "load", "place", "place_in", "places", "store"]
+__all__ = [
+    "Access",
+    "Place",
+    "arrays",
+    "check_defined",
+    "load",
+    "place",
+    "place_in",
+    "places",
+    "store",
+]
 
 _SHIFT = {1: 0, 2: 1, 4: 2, 8: 3}
 _IN_ARENA = frozenset(("global", "const", "param"))
@@ -66,8 +76,12 @@ def load(group: Group, access: Access, address: Array, mask: BoolArray | None) -
         word = min(size, 8)
         index = p.at >> _SHIFT[word]
         view = views[word]
-        words = [view.take(index + k) if k else view.take(index) for k in range(access.total // word)]
-        values = [np.stack(words[k : k + 2]) for k in range(0, len(words), 2)] if size == 16 else words
+        words = [
+            view.take(index + k) if k else view.take(index) for k in range(access.total // word)
+        ]
+        values = (
+            [np.stack(words[k : k + 2]) for k in range(0, len(words), 2)] if size == 16 else words
+        )
         if p.lanes is None:
             return values
         if not out:
@@ -285,7 +299,7 @@ def _local(group: Group, access: Access, address: Array, lanes: Array | None) ->
     return Place("local", address.view(np.int64) + base, lanes)
 
 
-# --- faults -----------------------------------------------------------------------------------------
+# --- faults ----------------------------------------------------------------------------------------
 
 
 def _flags(group: Group, bad: Array, lanes: Array | None) -> BoolArray:
@@ -328,9 +342,15 @@ def _out_of_bounds(
     if space == "global":
         where = group.wave.memory.describe(first, access.total)
     else:
-        size = group.wave.shared_size if space == "shared" else group.stack + group.routine.frame_size
+        size = (
+            group.wave.shared_size if space == "shared" else group.stack + group.routine.frame_size
+        )
         past = first - size
-        where = f"{past} bytes past the end" if past >= 0 else f"the last {past + access.total} bytes past"
+        where = (
+            f"{past} bytes past the end"
+            if past >= 0
+            else f"the last {past + access.total} bytes past"
+        )
         where += f" of the {size} bytes of {space} memory"
     group.finding(
         f"oob-{space}",

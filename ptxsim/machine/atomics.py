@@ -51,7 +51,9 @@ def apply(
         if shadows is not None:
             check_defined(group, access, p, shadows)
         values = [_acting(group.full(v), p) for v in operands]
-        old = _serve(views[access.size], p.at // access.size, operation, values, scan, wave.reversed)
+        old = _serve(
+            views[access.size], p.at // access.size, operation, values, scan, wave.reversed
+        )
         if p.lanes is None:
             out = old
         else:

@@ -47,9 +47,7 @@ def _malloc(group: Group, arguments: list[Array], site: Site) -> Array:
         if size == 0 or heap.used + size > heap.limit:
             continue
         try:
-            block = memory.allocate(
-                size, f"malloc at line {site.line}", align=16, defined=False
-            )
+            block = memory.allocate(size, f"malloc at line {site.line}", align=16, defined=False)
         except OutOfMemory:
             continue
         heap.used += size

@@ -104,7 +104,9 @@ def _pass(
     if isinstance(parameter, int):
         if argument.place >= 0:
             value = group.r[argument.place]
-            r[parameter] = value if value.dtype == r[parameter].dtype else value.astype(r[parameter].dtype)
+            r[parameter] = (
+                value if value.dtype == r[parameter].dtype else value.astype(r[parameter].dtype)
+            )
             return
         size = r[parameter].dtype.itemsize
         at = group.stack + argument.offset
@@ -134,7 +136,9 @@ def copy_results(
             assert value is not None
             if argument.place >= 0:
                 old = group.r[argument.place]
-                group.r[argument.place] = value if value.dtype == old.dtype else value.astype(old.dtype)
+                group.r[argument.place] = (
+                    value if value.dtype == old.dtype else value.astype(old.dtype)
+                )
             elif argument.offset >= 0:
                 data = np.ascontiguousarray(group.full(value)).view(np.uint8).reshape(group.n, -1)
                 at = group.stack + argument.offset

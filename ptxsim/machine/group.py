@@ -18,8 +18,8 @@ import numpy as np
 from ..isa.protocol import Array, BoolArray, Registers, Site
 from ..windows import LOCAL_SIZE, LOCAL_WINDOW, SHARED_SIZE, SHARED_WINDOW
 from . import access, calls
-from .arrival import Arrival
 from .access import Access
+from .arrival import Arrival
 
 if TYPE_CHECKING:
     from ..program import Block, CallPlan, Routine

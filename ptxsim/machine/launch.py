@@ -11,6 +11,7 @@ import numpy as np
 from ..isa.protocol import Array
 from ..program import Link, Program, compile_program
 from ..resolve.typed import Symbol, TypedModule
+from ..windows import CODE_BASE
 from .async_copies import AsyncCopies
 from .builtins import Heap
 from .faults import Stop
@@ -18,9 +19,8 @@ from .group import Group
 from .memory import Allocation, GlobalMemory
 from .scheduler import Limits, Scheduler
 from .wave import FindingSink, Geometry, Wave
-from ..windows import CODE_BASE
 
-__all__ = ["DEFAULT_INSTRUCTIONS", "Buffer", "LaunchRecord", "Outcome", "SCHEDULES", "run"]
+__all__ = ["DEFAULT_INSTRUCTIONS", "SCHEDULES", "Buffer", "LaunchRecord", "Outcome", "run"]
 
 #: Lanes that a wave should have: long enough to hide NumPy's cost per call, short enough that the
 #: registers of a loop stay in cache (measured on the benchmark kernels).
@@ -85,7 +85,9 @@ class Outcome:
         return int(np.count_nonzero(shadow == 0))
 
 
-def _load_variables(module: TypedModule, memory: GlobalMemory) -> tuple[dict[str, int], dict[str, int]]:
+def _load_variables(
+    module: TypedModule, memory: GlobalMemory
+) -> tuple[dict[str, int], dict[str, int]]:
     places: dict[str, Allocation] = {}
     for name, symbol in module.variables.items():
         if symbol.space == "shared":
@@ -101,11 +103,7 @@ def _load_variables(module: TypedModule, memory: GlobalMemory) -> tuple[dict[str
     functions = {name: CODE_BASE + 16 * n for n, name in enumerate(module.functions, 1)}
     for alias, target in module.aliases.items():
         functions[alias] = functions.get(target, 0)
-    shared = {
-        s.name: s.offset
-        for s in module.variables.values()
-        if s.space == "shared"
-    }
+    shared = {s.name: s.offset for s in module.variables.values() if s.space == "shared"}
     for name, symbol in module.variables.items():
         for r in symbol.relocations:
             address = variables.get(r.symbol, functions.get(r.symbol, shared.get(r.symbol, 0)))
@@ -245,5 +243,3 @@ class _Clock:
     def __call__(self) -> int:
         self._extra += 1
         return self._start - self._limits.left + self._extra
-
-

@@ -139,7 +139,9 @@ class GlobalMemory:
             gap = offset - near.end
             past = f"{gap} bytes past" if gap else "just past"
             return f"{past} the end of '{near.name}' ({near.size} bytes)"
-        return f"the last {offset + size - near.end} bytes lie past '{near.name}' ({near.size} bytes)"
+        return (
+            f"the last {offset + size - near.end} bytes lie past '{near.name}' ({near.size} bytes)"
+        )
 
     def outside(self, offsets: Array, size: int) -> Array:
         """For each arena offset (uint64): is any of ``size`` bytes unallocated?  bool."""
@@ -157,5 +159,3 @@ class GlobalMemory:
     def allocations(self) -> tuple[Allocation, ...]:
         """All allocations by address."""
         return tuple(self._allocations)
-
-

@@ -151,9 +151,7 @@ class Scheduler:
     def _loops_alone(self, group: Group) -> bool:
         return bool(self._waiting) or self.barriers.waiting or group.turns >= _TURNS
 
-    def branch(
-        self, group: Group, taken: Array, yes: Block, no: Block | None
-    ) -> Group | None:
+    def branch(self, group: Group, taken: Array, yes: Block, no: Block | None) -> Group | None:
         """Lanes for which ``taken`` is true go to ``yes``, the others to ``no`` (None: return)."""
         if taken.shape[0] == 1:
             return self._to(group, yes if taken[0] else no)
@@ -439,9 +437,7 @@ def _merge_frames(
     first = items[0][0]
     if first is None:
         return None, None
-    positions = [
-        np.arange(n) if p is None else p for (_, p), n in zip(items, sizes, strict=True)
-    ]
+    positions = [np.arange(n) if p is None else p for (_, p), n in zip(items, sizes, strict=True)]
     if all(f is first for f, _ in items):
         at = np.concatenate(positions).take(order)
         return first, at

@@ -12,7 +12,9 @@ from .group import Group
 __all__ = ["explain"]
 
 
-def _whereabouts(missing: np.ndarray[Any, Any], others: list[tuple[Group, Any]]) -> tuple[str, int | None]:
+def _whereabouts(
+    missing: np.ndarray[Any, Any], others: list[tuple[Group, Any]]
+) -> tuple[str, int | None]:
     """In words: where the missing lanes stand; and the line of the first place."""
     for group, site in others:
         if np.isin(group.lanes, missing).any() and site is not None:
@@ -65,13 +67,9 @@ def explain(scheduler: Any, waiting: list[Group], barriers: Barriers) -> None:
             )
             cure = "move the barrier out of the divergent branch"
         else:
-            message = (
-                f"'{site.text}' must be executed by the whole warp; lanes {names} are {where}"
-            )
+            message = f"'{site.text}' must be executed by the whole warp; lanes {names} are {where}"
             cure = "execute the instruction where the warp is converged"
-        wave.report(
-            kind, message, site, group.lanes, help=cure, other_line=line, fatal=True
-        )
+        wave.report(kind, message, site, group.lanes, help=cure, other_line=line, fatal=True)
     group, arrival = parked[0]
     missing = np.setdiff1d(np.flatnonzero(wave.alive), np.concatenate([g.lanes for g, _ in parked]))
     elsewhere = [a.site for _, a in parked[1:] if a.barrier != arrival.barrier]

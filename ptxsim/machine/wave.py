@@ -82,7 +82,9 @@ class Wave:
         exists = np.zeros(self.size, bool)
         exists[lanes] = True
         self.alive = exists
-        self.live_bits = np.packbits(exists.reshape(-1, 32), axis=-1, bitorder="little").view("<u4")[:, 0]
+        self.live_bits = np.packbits(exists.reshape(-1, 32), axis=-1, bitorder="little").view(
+            "<u4"
+        )[:, 0]
         self.live_count = exists.reshape(len(ctas), -1).sum(axis=1)
         self.shared_size = program.shared_size + geometry.dynamic_shared
         self.shared_stride = max(-(-self.shared_size // 128) * 128, 128)
@@ -148,7 +150,7 @@ class Wave:
         lane = np.arange(self.size, dtype=np.int64)
         thread = lane % self.lanes_per_cta
         if stem == "tid":
-            x, y, z = g.block
+            x, y, _ = g.block
             if g.block[axis] == 1:
                 return _one(0), True
             return _u32((thread % x, thread // x % y, thread // (x * y))[axis]), True
@@ -185,7 +187,14 @@ class Wave:
             return _one(-(-self.shared_size // 128) * 128), True
         if name == "dynamic_smem_size":
             return _one(g.dynamic_shared), True
-        if name in ("clock", "clock64", "clock_hi", "globaltimer", "globaltimer_lo", "globaltimer_hi"):
+        if name in (
+            "clock",
+            "clock64",
+            "clock_hi",
+            "globaltimer",
+            "globaltimer_lo",
+            "globaltimer_hi",
+        ):
             now = int(self.service("clock")())
             if name.endswith("_hi"):
                 return _one(now >> 32), False

@@ -24,7 +24,6 @@ from ..resolve.typed import (
     PredicatePair,
     Register,
     RegisterGroup,
-    Sink,
     SpecialRegister,
     Symbol,
     SymbolAddress,
@@ -334,9 +333,7 @@ class InstructionBinder:
         step = _step(function, sources, places)
         guard = self.instruction.guard
         if guard is not None:
-            step = _guarded(
-                function, sources, places, guard.index, self.instruction.guard_negated
-            )
+            step = _guarded(function, sources, places, guard.index, self.instruction.guard_negated)
         self._propagate(places)
         return step
 
@@ -390,7 +387,9 @@ class InstructionBinder:
         if guard_register is not None and guard_register.index in shadows:
             self.before.append(
                 _definedness_check(
-                    [(shadows[guard_register.index], guard_register.name)], lambda r: None, self.site
+                    [(shadows[guard_register.index], guard_register.name)],
+                    lambda r: None,
+                    self.site,
                 )
             )
         if checked:

@@ -165,7 +165,7 @@ class _Compiler:
             self._add(begin, at, False)
             if at >= len(code):
                 break
-        if self.code and self.code[-1].record.control or any(s == len(code) for s in starts):
+        if (self.code and self.code[-1].record.control) or any(s == len(code) for s in starts):
             if len(code) not in self.blocks_at:
                 self._add(len(code), len(code), False)
 
@@ -187,7 +187,7 @@ class _Compiler:
         return last if last.record.control else None
 
     def _successors(self, block: Block) -> list[int]:
-        begin, _, test = self.ranges[block.index]
+        _, _, test = self.ranges[block.index]
         following = self._following(block)
         if test:
             assert following is not None
@@ -211,7 +211,7 @@ class _Compiler:
 
     def _after(self, block: Block) -> Block | None:
         """The block behind a guarded instruction that stands at the start of ``block``."""
-        begin, end, _ = self.ranges[block.index]
+        begin, _, _ = self.ranges[block.index]
         return self.blocks_at.get(begin + 1) if begin + 1 <= len(self.code) else None
 
     # --- binding --------------------------------------------------------------------------------
@@ -344,4 +344,3 @@ def _jump(block: Block) -> Any:
 
 def _finish(r: Registers, g: Any) -> Any:
     return g.ret()
-

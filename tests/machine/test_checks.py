@@ -95,7 +95,9 @@ def test_undefined_register(run: Any, use: str) -> None:
 
 
 def test_register_defined_in_some_lanes_only(run: Any) -> None:
-    body = "    setp.lt.u32 %p1, %t, 4;\n    @%p1 mov.u32 %r9, 1;\n    {} st.global.u32 [%mine], %r9;"
+    body = (
+        "    setp.lt.u32 %p1, %t, 4;\n    @%p1 mov.u32 %r9, 1;\n    {} st.global.u32 [%mine], %r9;"
+    )
     report, _ = run(body.format(""))
     assert report.findings[0].lanes == tuple(range(4, 32))
     assert run(body.format("@%p1"))[0].verdict == "clean"

@@ -82,7 +82,9 @@ def test_matches(run: Any) -> None:
     [("add.u32", sum(range(32))), ("min.s32", 0), ("max.u32", 31), ("or.b32", 31), ("xor.b32", 0)],
 )
 def test_redux(run: Any, operation: str, expected: int) -> None:
-    report, out = run(f"    redux.sync.{operation} %r1, %t, {ALL};\n    st.global.u32 [%mine], %r1;")
+    report, out = run(
+        f"    redux.sync.{operation} %r1, %t, {ALL};\n    st.global.u32 [%mine], %r1;"
+    )
     assert report.verdict == "clean"
     assert (out == expected).all()
 
@@ -127,7 +129,10 @@ def test_atomics_on_one_word(
 
 def test_compare_and_swap_gives_one_winner(run: Any) -> None:
     data = np.zeros(2, np.uint32)
-    body = "    add.u32 %r2, %t, 1;\n    atom.global.cas.b32 %r1, [%in], 0, %r2;\n    st.global.u32 [%mine], %r1;"
+    body = """
+    add.u32 %r2, %t, 1;
+    atom.global.cas.b32 %r1, [%in], 0, %r2;
+    st.global.u32 [%mine], %r1;"""
     _, out = run(body, data=data)
     assert (data[0], out.tolist()) == (1, [0] + [1] * 31)
 

@@ -167,7 +167,7 @@ LOOP: add.u32 %r1, %r1, 1;
 
 
 def test_trap_stops_at_its_line(run: Any) -> None:
-    report, out = run("    setp.eq.u32 %p1, %t, 5;\n    @%p1 trap;\n    st.global.u32 [%mine], 1;")
+    report, _ = run("    setp.eq.u32 %p1, %t, 5;\n    @%p1 trap;\n    st.global.u32 [%mine], 1;")
     assert report.verdict == "trap"
     assert report.findings[0].lanes == (5,)
 
