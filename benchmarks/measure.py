@@ -121,7 +121,7 @@ def parse_rate(least: int = 300 << 10, repeat: int = 2) -> tuple[int, float, flo
     return (
         len(text),
         best(lambda: parse(text, "large.ptx"), repeat),
-        best(lambda: ptxsim.assemble(text), 1),
+        best(lambda: ptxsim.assemble(text), repeat),
     )
 
 

@@ -49,7 +49,8 @@ def product(a: Floats, b: Floats) -> Floats:
 
 def block_sums(x: NDArray[np.int32], threads: int) -> NDArray[np.int32]:
     """The sum modulo 2^32 of each run of ``threads`` elements."""
-    return np.add.reduce(x.reshape(-1, threads), axis=1, dtype=np.int32)
+    sums: NDArray[np.int32] = np.add.reduce(x.reshape(-1, threads), axis=1, dtype=np.int32)
+    return sums
 
 
 def bins(x: NDArray[np.uint32]) -> NDArray[np.uint32]:

@@ -377,6 +377,21 @@ def _() -> Any:
     return [p, i32(5)], lambda: [(p[:1], [want], 0)]
 
 
+def _matmul() -> Any:
+    """tl.dot of 64x64x32 tiles; small integers make every order of summation exact."""
+    r = _rng()
+    a = r.integers(-3, 4, (128, 96)).astype(np.float16)
+    b = r.integers(-3, 4, (96, 128)).astype(np.float16)
+    c = np.full((128, 128), 99, np.float16)
+    sizes = [i32(128), i32(128), i32(96), i32(96), i32(128), i32(128)]
+    want = a.astype(f32) @ b.astype(f32)
+    return [a, b, c, *sizes, None, None], lambda: [(c.astype(f32), want, 0)]
+
+
+case("triton_matmul__sm80", grid=(2, 2), block=128, smem=98304)(_matmul)
+case("triton_matmul__sm75", grid=(2, 2), block=128, smem=49152)(_matmul)
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_runs_and_matches(name: str) -> None:
     c = CASES[name]
