@@ -78,8 +78,8 @@ def saxpy(size: int) -> Launch:
     x, y = _vectors(size, 2)
     a, before = np.float32(2.7182817), y.copy()
     args = [x, y, a, np.int32(size)]
-    expect = lambda: reference.fused_multiply_add(a, x, before)  # noqa: E731
-    return Launch((-(-size // 256),), (256,), args, 1, expect)
+    grid = (-(-size // 256),)
+    return Launch(grid, (256,), args, 1, lambda: reference.fused_multiply_add(a, x, before))
 
 
 def sgemm(size: int) -> Launch:
@@ -112,6 +112,18 @@ def mandelbrot(size: int) -> Launch:
     return Launch(grid, (16, 16), args, 0, lambda: reference.mandelbrot(size, size, 256))
 
 
+def matrix_unit(size: int) -> Launch:
+    """c = a @ b on the matrix unit, f16 to f32, ``size`` a multiple of 32.
+
+    The elements are small integers: every sum is exact, in any order and on every target.
+    """
+    a, b = np.random.default_rng(size).integers(-8, 9, (2, size, size))
+    result = ptxsim.undefined((size, size), np.float32)
+    args = [a.astype(np.float16), b.astype(np.float16), result, np.int32(size)]
+    tiles = size // 32
+    return Launch((tiles, tiles), (128,), args, 2, lambda: (a @ b).astype(np.float32))
+
+
 CASES = (
     Case("vecadd-1Mi", "vecadd", 1 << 20, vecadd),
     Case("saxpy-1Mi", "saxpy", 1 << 20, saxpy),
@@ -122,4 +134,6 @@ CASES = (
     Case("block-reduce-1Mi", "block_reduce", 1 << 20, block_reduce),
     Case("histogram-1Mi", "histogram", 1 << 20, histogram),
     Case("mandelbrot-256", "mandelbrot", 256, mandelbrot),
+    Case("gemm-wmma-128", "gemm_wmma", 128, matrix_unit, "gemm_wmma.ptx"),
+    Case("gemm-mma-128", "gemm_mma", 128, matrix_unit, "gemm_mma.ptx"),
 )

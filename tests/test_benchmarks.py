@@ -10,14 +10,14 @@ import pytest
 
 import ptxsim
 from benchmarks.__main__ import main
-from benchmarks.cases import CASES, Case, kernel
+from benchmarks.cases import CASES, KERNELS, Case, kernel
 from benchmarks.measure import large_text
 from benchmarks.reference import fused_multiply_add
 
 # per entry a size that leaves more than one CTA, and for the vectors a last CTA that is not full
 SMALL = {
     "vecadd": 1000, "saxpy": 1000, "sgemm_naive": 32, "sgemm_tiled": 32, "block_reduce": 1280,
-    "histogram": 5000, "mandelbrot": 32,
+    "histogram": 5000, "mandelbrot": 32, "gemm_wmma": 64, "gemm_mma": 64,
 }  # fmt: skip
 ENTRIES = list({case.entry: case for case in CASES}.values())
 SCHEDULES = ("default", "reverse", "warp-serial", "early-async", "random:1", "random:2")
@@ -50,6 +50,19 @@ class TestResults:
 
     def test_schedules_do_not_change_a_byte(self, case: Case) -> None:
         assert len({result(case, schedule=schedule) for schedule in SCHEDULES}) == 1
+
+
+def test_missing_barrier_shows_in_some_schedule() -> None:
+    """Without its first barrier the tiled product depends on the order: schedules do differ."""
+    case = next(case for case in CASES if case.entry == "sgemm_tiled")
+    head, entry, body = (KERNELS / case.file).read_text().partition(".entry sgemm_tiled")
+    broken = ptxsim.assemble(head + entry + body.replace("bar.sync", "// bar.sync", 1))
+    exact = []
+    for schedule in SCHEDULES:
+        launch = case.prepare(SMALL[case.entry])
+        launch.run(broken[case.entry], schedule=schedule)
+        exact.append(launch.matches())
+    assert not all(exact)
 
 
 class TestFusedMultiplyAdd:

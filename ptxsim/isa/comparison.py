@@ -26,7 +26,7 @@ _FLOAT_OPS = "{eq ne lt le gt ge equ neu ltu leu gtu geu num nan}"
 def _comparison(m: Mods) -> Callable[[Array, Array], BoolArray]:
     type_ = SCALAR_TYPES[m.type]
     if type_.kind in ("f", "a"):
-        return partial(comparison.compare, m.cmp, fmt=format_of(m.type), ftz=bool(m.ftz))  # type: ignore[arg-type]
+        return partial(comparison.compare, m.cmp, fmt=format_of(m.type), ftz=bool(m.ftz))
     return partial(integer.compare, m.cmp, width=type_.bits, signed=type_.signed)
 
 
@@ -92,7 +92,7 @@ class SetpPacked(Pure):
 
     def evaluate(self, m: Mods) -> Callable[..., Any]:
         combine = _COMBINE.get(m.bool)
-        compare = partial(compare_halves, m.cmp, fmt=format_of(m.type), ftz=bool(m.ftz))  # type: ignore[arg-type]
+        compare = partial(compare_halves, m.cmp, fmt=format_of(m.type), ftz=bool(m.ftz))
 
         def setp(a: Array, b: Array, *c: Array) -> tuple[BoolArray, ...]:
             low, high = compare(a, b)
@@ -107,27 +107,33 @@ _TRUE = {"u32": 0xFFFFFFFF, "s32": 0xFFFFFFFF, "u16": 0xFFFF, "s16": 0xFFFF, "f3
          "f16": 0x3C00, "bf16": 0x3F80}  # fmt: skip
 
 
+_SET_TYPES = "{u32 s32 f32 f16@4.2+sm_53 bf16@7.8+sm_90}"
+
+
 @instruction("set", isa=_SECTION + "set")
 class Set(Pure):
     """Compare and set a register: all ones (or 1.0) for true, zero for false."""
 
     forms = tuple(
-        Form(f"{modifiers.format(b='bool:{and or xor}' if tail else '')}",
-             "=d.dtype, a.type, b.type" + tail, floor=floor)
-        for tail in ("", ", !c.pred")
-        for modifiers, floor in (
-            ("cmp:{{eq ne}} {b} dtype:{{u32 s32 f32}} type:{{b16 b32 b64}}", ""),
-            ("cmp:{{eq ne lt le gt ge lo ls hi hs}} {b} dtype:{{u32 s32 f32}}"
-             " type:{{u16 u32 u64}}", ""),
-            ("cmp:{{eq ne lt le gt ge}} {b} dtype:{{u32 s32 f32}} type:{{s16 s32 s64}}", ""),
-            ("cmp:" + "{" + _FLOAT_OPS + "}" + " {b} ftz? dtype:{{u32 s32 f32}} type:{{f32}}", ""),
-            ("cmp:" + "{" + _FLOAT_OPS + "}" + " {b} dtype:{{u32 s32 f32}} type:{{f64}}", ""),
-            ("cmp:" + "{" + _FLOAT_OPS + "}" + " {b} ftz? dtype:{{f16 u16 s16 u32 s32}}"
-             " type:{{f16}}", "4.2+sm_53"),
-            ("cmp:" + "{" + _FLOAT_OPS + "}" + " {b} dtype:{{bf16 u16 s16 u32 s32}}"
-             " type:{{bf16}}", "7.8+sm_90"),
+        Form(f"cmp:{operators} {boolean} ftz? {types}", "=d.dtype, a.type, b.type" + tail)
+        for boolean, tail in (("", ""), ("bool:{and or xor}", ", !c.pred"))
+        for operators, types in (
+            ("{eq ne}", f"dtype:{_SET_TYPES} type:{{b16 b32 b64}}"),
+            ("{eq ne lt le gt ge lo ls hi hs}", f"dtype:{_SET_TYPES} type:{{u16 u32 u64}}"),
+            ("{eq ne lt le gt ge}", f"dtype:{_SET_TYPES} type:{{s16 s32 s64}}"),
+            (_FLOAT_OPS, f"dtype:{_SET_TYPES} type:{{f32 f64}}"),
+            (
+                _FLOAT_OPS,
+                "dtype:{f16 bf16@7.8+sm_90 u16 s16 u32 s32} type:{f16@4.2+sm_53 bf16@7.8+sm_90}",
+            ),
         )
-    )  # fmt: skip
+    )
+
+    def check(self, m: Mods) -> str | None:
+        floats = {"f32", "f16"} & {m.dtype, m.type}
+        if m.ftz and not floats:
+            return ".ftz needs an f32 or f16 operand"
+        return None
 
     def evaluate(self, m: Mods) -> Callable[..., Any]:
         compare = _comparison(m)
@@ -160,7 +166,7 @@ class SetPacked(Pure):
 
     def evaluate(self, m: Mods) -> Callable[..., Any]:
         combine = _COMBINE.get(m.bool)
-        compare = partial(compare_halves, m.cmp, fmt=format_of(m.type), ftz=bool(m.ftz))  # type: ignore[arg-type]
+        compare = partial(compare_halves, m.cmp, fmt=format_of(m.type), ftz=bool(m.ftz))
         true = np.uint32({"f16x2": 0x3C00, "bf16x2": 0x3F80}.get(m.dtype, 0xFFFF))
 
         def set_(a: Array, b: Array, *c: Array) -> Array:

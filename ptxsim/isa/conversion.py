@@ -55,6 +55,8 @@ class Cvt(Pure):
         Form(f"rnd:{_ROUND_FLOAT} ftz? sat? dtype:{{f32}} atype:{{f64}}", _OPERANDS),
         Form(f"rnd:{_ROUND_FLOAT} ftz? sat? dtype:{{f16}} atype:{{f32 f64}}", _OPERANDS),
         Form("dtype:{f32} atype:{bf16}", _OPERANDS, floor="7.1+sm_80"),
+        Form("ftz? sat? dtype:{f32} atype:{bf16}", _OPERANDS, floor="7.8+sm_90"),
+        Form("dtype:{bf16} atype:{bf16}", _OPERANDS, floor="7.8+sm_90"),
         Form("ftz? sat? dtype:{f64} atype:{bf16}", _OPERANDS, floor="7.8+sm_90"),
         Form(f"rnd:{_ROUND_FLOAT} dtype:{{bf16}} atype:{{f64 f16}}", _OPERANDS, floor="7.8+sm_90"),
         Form(f"rnd:{_ROUND_FLOAT} dtype:{{f16}} atype:{{bf16}}", _OPERANDS, floor="7.8+sm_90"),
@@ -183,6 +185,46 @@ class CvtWidenPair(_Packed):
         )  # fmt: skip
 
 
+@instruction("cvt", isa=_SECTION + "cvt")
+class CvtNotModelled(_Packed):
+    """Narrow forms that are legal and not modelled yet."""
+
+    _SCALED = "scaled?:{scaled::n2::ue8m0}"
+    forms = tuple(
+        Form(modifiers, operands, floor=floor, unsupported="this form of cvt is not modelled")
+        for modifiers, operands, floor in (
+            (
+                f"rnd:{{rn}} relu? satfinite? {_SCALED} dtype:{{bf16x2}}"
+                " atype:{e4m3x2 e5m2x2 e2m1x2 e2m3x2 e3m2x2 s2f6x2}",
+                "=^d.dtype, ^a.source, s.b16?",
+                f"9.1+{_NARROW}",
+            ),
+            (
+                f"rnd:{{rn}} satfinite relu? {_SCALED} dtype:{{s2f6x2}} atype:{{f32}}",
+                "=^d.b16, a.atype, b.atype, s.b16?",
+                f"9.1+{_NARROW}",
+            ),
+            (
+                f"rnd:{{rn}} satfinite relu? {_SCALED} dtype:{{s2f6x2}} atype:{{bf16x2}}",
+                "=^d.b16, a.atype, s.b16?",
+                f"9.1+{_NARROW}",
+            ),
+            (
+                "rnd:{rs} relu? satfinite dtype:{e4m3x4 e5m2x4 e2m3x4 e3m2x4 e2m1x4} atype:{f32}",
+                "=^d.dtype, a.atype*4, r.b32",
+                "8.7+sm_100a/sm_103a/sm_107a",
+            ),
+        )
+    )
+
+    def source(self, m: Mods) -> str:
+        """e2m1x2 has 8 bits, the other pairs 16."""
+        return "b8" if m.atype == "e2m1x2" else "b16"
+
+    def evaluate(self, m: Mods) -> Callable[..., Any]:
+        raise AssertionError("never bound")
+
+
 @instruction("cvt.pack", isa=_SECTION + "cvt.pack", floor="6.5+sm_72")
 class CvtPack(Pure):
     """Clamp two integers and pack them; b in the low bits."""
@@ -190,6 +232,10 @@ class CvtPack(Pure):
     forms = (
         Form("sat ctype:{u16 s16} type:{s32}", "=d.b32, a.type, b.type"),
         Form("sat ctype:{u8 s8} type:{s32} c32:{b32}", "=d.b32, a.type, b.type, c.b32"),
+        Form(
+            "sat ctype:{u4 s4 u2 s2} type:{s32} c32:{b32}", "=d.b32, a.type, b.type, c.b32",
+            floor="6.5+sm_75", unsupported="cvt.pack to 4 and 2 bits is not modelled",
+        ),
     )
 
     def evaluate(self, m: Mods) -> Callable[..., Any]:

@@ -160,17 +160,20 @@ class _Memory(Instruction):
 
     def is_strong(self, m: Mods) -> bool:
         """Whether other threads' writes are meant to be seen (a wait loop may spin on it)."""
-        return bool(m.sem or m.volatile or m.mmio) and m.sem != "weak"
+        return m.order not in ("", "weak")
 
     def waits(self, m: Mods) -> bool:
         return self.is_strong(m)
 
     def check(self, m: Mods) -> str | None:
-        """Scope and semantics go together; ``.volatile`` takes neither (PTX ISA, ld, st)."""
-        if m.sem in ("relaxed", "acquire", "release") and not m.scope:
-            return f".{m.sem} needs a scope: .cta, .cluster, .gpu or .sys"
-        if m.scope and not m.sem and not m.mmio:
+        """Scope and order go together; 256-bit vectors are global (PTX ISA, ld, st)."""
+        if m.order in ("relaxed", "acquire", "release") and not m.scope:
+            return f".{m.order} needs a scope: .cta, .cluster, .gpu or .sys"
+        if m.scope and m.order in ("", "weak", "volatile"):
             return f"the scope .{m.scope} is only legal with .relaxed, .acquire or .release"
+        wide = m.vec == "v8" or (m.vec == "v4" and SCALAR_TYPES[m.type].bits == 64)
+        if wide and m.space not in ("", "global"):
+            return f"a vector access to .{m.space} has at most 128 bits"
         return None
 
 
@@ -207,71 +210,47 @@ _LD_SPACES = (
 )
 
 
+_LD_ORDER = f"order?:{{weak@6.0+sm_70 relaxed@6.0+sm_70 acquire@6.0+sm_70 volatile}} {_SCOPES}"
+_LD_COP = "cop?:{ca cg cs lu cv}"
+
+
+def _ld_forms(between: str, space: str) -> tuple[Form, ...]:
+    """The widths of a load; ``between`` and ``space`` are what stands before the cache words."""
+    wide = f"{between} {space} {_CACHE}"
+    return (
+        Form(f"{wide} vec?:{{v2 v4}} type:{{{_ALL}}}", "=^~d.type*vec, [a], cache.b64?"),
+        Form(f"{wide} type:{{b128}}", "=d.type, [a], cache.b64?", floor="8.3+sm_70"),
+        Form(
+            f"{wide} vec:{{v8}} type:{{b32 u32 s32 f32}}", "=~d.type*vec, [a], cache.b64?",
+            floor="8.8+sm_100",
+        ),
+        Form(
+            f"{wide} vec:{{v4}} type:{{b64 u64 s64 f64}}", "=~d.type*vec, [a], cache.b64?",
+            floor="8.8+sm_100",
+        ),
+    )  # fmt: skip
+
+
 @instruction("ld", isa=_SECTION + "ld")
 class Ld(_Load):
     """Load from memory; sub-word values are extended to the register."""
 
     forms = (
+        *_ld_forms(f"{_LD_ORDER} {_LD_COP}", _LD_SPACES),
         Form(
-            f"sem?:{{weak@6.0+sm_70 relaxed@6.0+sm_70 acquire@6.0+sm_70}} {_SCOPES}"
-            f" {_LD_SPACES} cop?:{{ca cg cs lu cv}} {_CACHE} vec?:{{v2 v4}} type:{{{_ALL}}}",
-            "=^~d.type*vec, [a], cache.b64?",
-        ),
-        Form(
-            f"volatile space?:{{const global local param shared shared::cta shared::cluster}}"
-            f" prefetch?:{{L2::64B L2::128B L2::256B}} vec?:{{v2 v4}} type:{{{_ALL}}}",
-            "=^~d.type*vec, [a]",
-        ),
-        Form(
-            f"mmio sem:{{relaxed}} scope:{{sys gpu cta cluster}} space?:{{global}} type:{{{_ALL}}}",
+            f"mmio order:{{relaxed}} scope:{{sys gpu cta cluster}} space?:{{global shared}} {_CACHE}"
+            f" type:{{{_ALL} b128@8.4}}",
             "=^d.type, [a]",
             floor="8.2+sm_70",
         ),
-        Form(
-            f"sem?:{{weak relaxed acquire}} {_SCOPES} {_LD_SPACES} {_CACHE} type:{{b128}}",
-            "=d.type, [a], cache.b64?",
-            floor="8.3+sm_70",
-        ),
-        Form(
-            f"sem?:{{weak relaxed acquire}} {_SCOPES} space:{{global}} {_CACHE} vec:{{v8}}"
-            " type:{b32 u32 s32 f32}",
-            "=~d.type*vec, [a], cache.b64?",
-            floor="8.8+sm_100",
-        ),
-        Form(
-            f"sem?:{{weak relaxed acquire}} {_SCOPES} space:{{global}} {_CACHE} vec:{{v4}}"
-            " type:{b64 u64 s64 f64}",
-            "=~d.type*vec, [a], cache.b64?",
-            floor="8.8+sm_100",
-        ),
     )
 
-    def check(self, m: Mods) -> str | None:
-        if m.vec == "v4" and SCALAR_TYPES[m.type].bits == 64 and not (m.space == "global" and m.evict):
-            if m.space != "global":
-                return "a vector access has at most 128 bits (.v4 of 64-bit types: .global only)"
-        return super().check(m)
 
-
-@instruction("ld.global.nc", isa=_SECTION + "ld.global.nc", floor="3.1+sm_32")
+@instruction("ld", isa=_SECTION + "ld.global.nc", floor="3.1+sm_32")
 class LdGlobalNc(_Load):
     """Load global data that the kernel does not write, by the non-coherent path."""
 
-    forms = (
-        Form(
-            f"cop?:{{ca cg cs}} {_CACHE} vec?:{{v2 v4}} type:{{{_ALL}}}",
-            "=^~d.type*vec, [a], cache.b64?",
-        ),
-        Form(f"{_CACHE} type:{{b128}}", "=d.type, [a], cache.b64?", floor="8.3+sm_70"),
-        Form(
-            f"{_CACHE} vec:{{v8}} type:{{b32 u32 s32 f32}}",
-            "=~d.type*vec, [a], cache.b64?",
-            floor="8.8+sm_100",
-        ),
-    )
-
-    def space_of(self, m: Mods) -> str:
-        return "global"
+    forms = _ld_forms("", "space:{global} cop?:{ca cg cs} nc")
 
     def is_strong(self, m: Mods) -> bool:
         return False
@@ -281,7 +260,31 @@ class LdGlobalNc(_Load):
 class Ldu(_Load):
     """Load data that is the same in the whole warp."""
 
-    forms = (Form(f"space?:{{global}} vec?:{{v2 v4}} type:{{{_ALL}}}", "=^d.type*vec, [a]"),)
+    forms = (
+        Form(f"space?:{{global}} vec?:{{v2 v4}} type:{{{_ALL}}}", "=^d.type*vec, [a]"),
+        Form("space?:{global} type:{b128}", "=d.type, [a]", floor="8.3+sm_70"),
+    )
+
+
+def _st_forms() -> tuple[Form, ...]:
+    order = f"order?:{{weak@6.0+sm_70 relaxed@6.0+sm_70 release@6.0+sm_70 volatile}} {_SCOPES}"
+    spaces = (
+        "space?:{global local param param::func@8.3 shared shared::cta@7.8"
+        " shared::cluster@7.8+sm_90}"
+    )
+    head = f"{order} {spaces} cop?:{{wb cg cs wt}} {_CACHE}"
+    return (
+        Form(f"{head} vec?:{{v2 v4}} type:{{{_ALL}}}", "[a], ^b.type*vec, cache.b64?"),
+        Form(f"{head} type:{{b128}}", "[a], b.type, cache.b64?", floor="8.3+sm_70"),
+        Form(
+            f"{head} vec:{{v8}} type:{{b32 u32 s32 f32}}", "[a], b.type*vec, cache.b64?",
+            floor="8.8+sm_100",
+        ),
+        Form(
+            f"{head} vec:{{v4}} type:{{b64 u64 s64 f64}}", "[a], b.type*vec, cache.b64?",
+            floor="8.8+sm_100",
+        ),
+    )  # fmt: skip
 
 
 @instruction("st", isa=_SECTION + "st")
@@ -289,34 +292,12 @@ class St(_Memory):
     """Store to memory; the low bits of a wider register."""
 
     forms = (
+        *_st_forms(),
         Form(
-            f"sem?:{{weak@6.0+sm_70 relaxed@6.0+sm_70 release@6.0+sm_70}} {_SCOPES}"
-            " space?:{global local param param::func@8.3 shared shared::cta@7.8"
-            f" shared::cluster@7.8+sm_90}} cop?:{{wb cg cs wt}} {_CACHE} vec?:{{v2 v4}}"
-            f" type:{{{_ALL}}}",
-            "[a], ^b.type*vec, cache.b64?",
-        ),
-        Form(
-            "volatile space?:{global local param shared shared::cta shared::cluster} vec?:{v2 v4}"
-            f" type:{{{_ALL}}}",
-            "[a], ^b.type*vec",
-        ),
-        Form(
-            f"mmio sem:{{relaxed}} scope:{{sys gpu cta cluster}} space?:{{global}} type:{{{_ALL}}}",
+            f"mmio order:{{relaxed release}} scope:{{sys gpu cta cluster}}"
+            f" space?:{{global shared shared::cta}} {_CACHE} type:{{{_ALL} b128@8.4}}",
             "[a], ^b.type",
             floor="8.2+sm_70",
-        ),
-        Form(
-            f"sem?:{{weak relaxed release}} {_SCOPES} space?:{{global local param param::func shared"
-            f" shared::cta shared::cluster}} {_CACHE} type:{{b128}}",
-            "[a], b.type, cache.b64?",
-            floor="8.3+sm_70",
-        ),
-        Form(
-            f"sem?:{{weak relaxed release}} {_SCOPES} space:{{global}} {_CACHE} vec:{{v8}}"
-            " type:{b32 u32 s32 f32}",
-            "[a], b.type*vec, cache.b64?",
-            floor="8.8+sm_100",
         ),
     )
 

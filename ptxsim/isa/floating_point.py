@@ -57,11 +57,8 @@ def _binary_forms() -> tuple[Form, ...]:
         Form("rnd?:{rn rz rm rp} type:{f64}", operands),
         Form(f"rnd?:{{rn}} ftz? sat? {_HALVES}", operands, floor="4.2+sm_53"),
         Form(f"rnd?:{{rn}} {_BHALVES}", operands, floor="7.8+sm_90"),
-        Form(
-            "rnd?:{rn rz rm rp} ftz? type:{f32x2}", operands, floor="8.6+sm_100",
-            unsupported="f32x2 arithmetic is not modelled",
-        ),
-    )  # fmt: skip
+        Form("rnd?:{rn rz rm rp} ftz? type:{f32x2}", operands, floor="8.6+sm_100"),
+    )
 
 
 @instruction("add", isa=_F + "add")
@@ -119,6 +116,23 @@ class SubMixed(_MixedAddend):
     function = floating.sub
 
 
+@instruction("fma", isa="Mixed Precision Floating Point Instructions: fma")
+class FmaMixed(Pure):
+    """Multiply two halves, add a single: one rounding."""
+
+    forms = (
+        Form(
+            "rnd:{rn rz rm rp} sat? ftype:{f32} atype:{f16 bf16}",
+            "=d.ftype, a.atype, b.atype, c.ftype", floor="8.6+sm_100",
+        ),
+    )  # fmt: skip
+
+    def evaluate(self, m: Mods) -> Callable[..., Any]:
+        fused = partial(floating.fma, fmt=F32, rounding=m.rnd, sat=bool(m.sat))
+        widen = partial(float_to_float, source=format_of(m.atype), target=F32)
+        return lambda a, b, c: fused(widen(a), widen(b), c)
+
+
 _FMA_OPERANDS = "=d.type, a.type, b.type, c.type"
 
 
@@ -136,10 +150,7 @@ class Fma(_Arithmetic):
             "rnd:{rn} oob relu? type:{f16 f16x2 bf16 bf16x2}", _FMA_OPERANDS, floor="8.1+sm_90",
             unsupported="fma.oob is not modelled: the encoding of its NaN is not documented",
         ),
-        Form(
-            "rnd:{rn rz rm rp} ftz? type:{f32x2}", _FMA_OPERANDS, floor="8.6+sm_100",
-            unsupported="f32x2 arithmetic is not modelled",
-        ),
+        Form("rnd:{rn rz rm rp} ftz? type:{f32x2}", _FMA_OPERANDS, floor="8.6+sm_100"),
     )  # fmt: skip
     function = floating.fma
 
@@ -240,6 +251,10 @@ class _Approximate(Pure):
 
 
 _APPROX32 = Form("approx ftz? type:{f32}", "=d.type, a.type")
+_TURNS = Form(
+    "approx ftz turns:{2pi} type:{f32}", "=d.type, a.type", floor="9.5",
+    unsupported="sin and cos of turns are not modelled",
+)  # fmt: skip
 
 
 @instruction("rsqrt", isa=_F + "rsqrt")
@@ -254,7 +269,7 @@ class Rsqrt(_Approximate):
 class Sin(_Approximate):
     """Sine."""
 
-    forms = (_APPROX32,)
+    forms = (_APPROX32, _TURNS)
     function = approximate.sin
 
 
@@ -262,7 +277,7 @@ class Sin(_Approximate):
 class Cos(_Approximate):
     """Cosine."""
 
-    forms = (_APPROX32,)
+    forms = (_APPROX32, _TURNS)
     function = approximate.cos
 
 

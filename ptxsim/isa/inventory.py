@@ -20,7 +20,7 @@ MNEMONICS: frozenset[str] = frozenset(
     cp.async.commit_group cp.async.mbarrier.arrive cp.async.wait_all cp.async.wait_group
     cp.reduce.async.bulk cp.reduce.async.bulk.tensor createpolicy createpolicy.cvt
     createpolicy.fractional createpolicy.range cvt cvt.pack cvta discard div dp2a dp4a elect.sync
-    ex2 exit fabric fence fence.proxy fma fns getctarank griddepcontrol isspacep istypep ld ld.global.nc
+    ex2 exit fabric fence fence.proxy fma fns getctarank griddepcontrol isspacep istypep ld
     ldmatrix ldu lg2 lop3 mad mad24 madc mapa match.any.sync match.all.sync max mbarrier.init
     mbarrier.inval mbarrier.arrive mbarrier.arrive_drop mbarrier.complete_tx mbarrier.expect_tx
     mbarrier.pending_count mbarrier.test_wait mbarrier.try_wait membar min mma mma.sp mov movmatrix

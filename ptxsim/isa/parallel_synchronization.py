@@ -219,7 +219,13 @@ class _Fence(Instruction):
 class Membar(_Fence):
     """Order memory accesses."""
 
-    forms = (Form("level:{cta gl sys@2.0+sm_20}", ""),)
+    forms = (
+        Form("level:{cta gl sys@2.0+sm_20}", ""),
+        Form(
+            "proxy:{proxy} kind:{alias async async.global}", "", floor="7.5+sm_70",
+            unsupported="proxy fences are not modelled",
+        ),
+    )  # fmt: skip
 
 
 @instruction("fence", isa=_P + "membar, fence", floor="6.0+sm_70")

@@ -77,7 +77,8 @@ class Mods(Mapping[str, str]):
     def __getitem__(self, name: str) -> str:
         return self._values[name]
 
-    def __getattr__(self, name: str) -> str:
+    def __getattr__(self, name: str) -> Any:
+        """The word in a slot: a str, of whatever literal type the slot's set is."""
         if name.startswith("_"):
             raise AttributeError(name)
         return self._values.get(name, "")
@@ -259,7 +260,7 @@ class Instruction:
     name: ClassVar[str]
     isa: ClassVar[str]
     floor: ClassVar[Floor] = ANY
-    forms: ClassVar[tuple[Form, ...]] = ()
+    forms: tuple[Form, ...] = ()
     #: The result of an approximate instruction is within the documented error, not exact.
     approximate: ClassVar[bool] = False
     #: Starts a basic block of its own because lanes may have to wait for others here.

@@ -19,7 +19,9 @@ from .typed import (
     FunctionRef,
     LabelRef,
     LabelTable,
+    OperandValue,
     Register,
+    Relocation,
     Symbol,
     TypedFunction,
     TypedInstruction,
@@ -142,8 +144,8 @@ class _Resolver:
         directives = [i for i in module.items if isinstance(i, ast.TargetDirective)]
         if not directives:
             self.log.error("PTX109", "a .target directive is missing", first.span)
-        for item in directives:
-            self._target(item)
+        for directive in directives:
+            self._target(directive)
         sizes = [i for i in module.items if isinstance(i, ast.AddressSizeDirective)]
         for size in sizes:
             if size.size not in (32, 64):
@@ -245,7 +247,7 @@ class _Resolver:
         size = type_.size * lanes
         natural = size
         data: bytes | None = None
-        relocations = ()
+        relocations: tuple[Relocation, ...] = ()
         if v.initializer is not None:
             if d.space not in ("global", "const"):
                 self.log.error("PTX109", f"a .{d.space} variable cannot be initialised", v.span)
@@ -615,7 +617,7 @@ def _label_key(label: ast.Label) -> str:
 
 
 def _with_labels(i: TypedInstruction, labels: dict[str, int]) -> TypedInstruction:
-    changed = {}
+    changed: dict[str, OperandValue] = {}
     for name, value in i.operands.items():
         if isinstance(value, LabelRef):
             changed[name] = LabelRef(value.name.split("@")[0], labels[value.name])
