@@ -25,9 +25,9 @@ class CpAsync(Instruction):
     """
 
     forms = (
-        Form(f"cop:{{ca cg}} {_TARGET} {_TAIL}", "[d], [a], #size.u32, cache.b64?"),
-        Form(f"cop:{{ca cg}} {_TARGET} {_TAIL}", "[d], [a], #size.u32, src_size.u32, cache.b64?"),
-        Form(f"cop:{{ca cg}} {_TARGET} {_TAIL}", "[d], [a], #size.u32, !ignore.pred, cache.b64?"),
+        Form(f"cop:{{ca cg}} {_TARGET} {_TAIL}", "[d], [a], #size.u32, cache.b64?hint"),
+        Form(f"cop:{{ca cg}} {_TARGET} {_TAIL}", "[d], [a], #size.u32, src_size.u32, cache.b64?hint"),
+        Form(f"cop:{{ca cg}} {_TARGET} {_TAIL}", "[d], [a], #size.u32, !ignore.pred, cache.b64?hint"),
     )
     needs_defined = True
     traps = ("misaligned", "oob", "copy-size")

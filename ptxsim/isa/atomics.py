@@ -94,7 +94,7 @@ class _Atomic(Instruction):
 
 
 def _forms(result: str) -> tuple[Form, ...]:
-    cache = ", cache.b64?" if result else ""
+    cache = ", cache.b64?hint" if result else ""
     one = f"{result}[a], b.type{cache}"
     return (
         Form(f"{_HEAD} op:{{and or xor}} {_HINT} type:{{b32 b64@5.0+sm_32}}", one),
@@ -121,17 +121,17 @@ class Atom(_Atomic):
 
     forms = (
         *_forms("=~d.type, "),
-        Form(f"{_HEAD} op:{{exch}} {_HINT} type:{{b32 b64}}", "=~d.type, [a], b.type, cache.b64?"),
+        Form(f"{_HEAD} op:{{exch}} {_HINT} type:{{b32 b64}}", "=~d.type, [a], b.type, cache.b64?hint"),
         Form(
             f"{_HEAD} op:{{cas}} {_HINT} type:{{b16@6.3+sm_70 b32 b64}}",
-            "=~d.type, [a], b.type, c.type, cache.b64?",
+            "=~d.type, [a], b.type, c.type, cache.b64?hint",
         ),
         Form(
-            f"{_HEAD} op:{{exch}} {_HINT} type:{{b128}}", "=~d.type, [a], b.type, cache.b64?",
+            f"{_HEAD} op:{{exch}} {_HINT} type:{{b128}}", "=~d.type, [a], b.type, cache.b64?hint",
             floor="8.3+sm_90", unsupported="128-bit atomics are not modelled",
         ),
         Form(
-            f"{_HEAD} op:{{cas}} {_HINT} type:{{b128}}", "=~d.type, [a], b.type, c.type, cache.b64?",
+            f"{_HEAD} op:{{cas}} {_HINT} type:{{b128}}", "=~d.type, [a], b.type, c.type, cache.b64?hint",
             floor="8.3+sm_90", unsupported="128-bit atomics are not modelled",
         ),
     )  # fmt: skip
@@ -142,6 +142,6 @@ class Red(_Atomic):
     """The operation of atom without a result."""
 
     forms = tuple(
-        Form(f.modifiers, ", ".join(_text) + ", cache.b64?", floor="", unsupported=f.unsupported)
+        Form(f.modifiers, ", ".join(_text) + ", cache.b64?hint", floor="", unsupported=f.unsupported)
         for f, _text in ((f, ("[a]", "b.type*vec" if "vec:" in f.modifiers else "b.type")) for f in _forms(""))
     )

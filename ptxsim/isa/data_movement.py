@@ -218,14 +218,14 @@ def _ld_forms(between: str, space: str) -> tuple[Form, ...]:
     """The widths of a load; ``between`` and ``space`` are what stands before the cache words."""
     wide = f"{between} {space} {_CACHE}"
     return (
-        Form(f"{wide} vec?:{{v2 v4}} type:{{{_ALL}}}", "=^~d.type*vec, [a], cache.b64?"),
-        Form(f"{wide} type:{{b128}}", "=d.type, [a], cache.b64?", floor="8.3+sm_70"),
+        Form(f"{wide} vec?:{{v2 v4}} type:{{{_ALL}}}", "=^~d.type*vec, [a], cache.b64?hint"),
+        Form(f"{wide} type:{{b128}}", "=d.type, [a], cache.b64?hint", floor="8.3+sm_70"),
         Form(
-            f"{wide} vec:{{v8}} type:{{b32 u32 s32 f32}}", "=~d.type*vec, [a], cache.b64?",
+            f"{wide} vec:{{v8}} type:{{b32 u32 s32 f32}}", "=~d.type*vec, [a], cache.b64?hint",
             floor="8.8+sm_100",
         ),
         Form(
-            f"{wide} vec:{{v4}} type:{{b64 u64 s64 f64}}", "=~d.type*vec, [a], cache.b64?",
+            f"{wide} vec:{{v4}} type:{{b64 u64 s64 f64}}", "=~d.type*vec, [a], cache.b64?hint",
             floor="8.8+sm_100",
         ),
     )  # fmt: skip
@@ -274,14 +274,14 @@ def _st_forms() -> tuple[Form, ...]:
     )
     head = f"{order} {spaces} cop?:{{wb cg cs wt}} {_CACHE}"
     return (
-        Form(f"{head} vec?:{{v2 v4}} type:{{{_ALL}}}", "[a], ^b.type*vec, cache.b64?"),
-        Form(f"{head} type:{{b128}}", "[a], b.type, cache.b64?", floor="8.3+sm_70"),
+        Form(f"{head} vec?:{{v2 v4}} type:{{{_ALL}}}", "[a], ^b.type*vec, cache.b64?hint"),
+        Form(f"{head} type:{{b128}}", "[a], b.type, cache.b64?hint", floor="8.3+sm_70"),
         Form(
-            f"{head} vec:{{v8}} type:{{b32 u32 s32 f32}}", "[a], b.type*vec, cache.b64?",
+            f"{head} vec:{{v8}} type:{{b32 u32 s32 f32}}", "[a], b.type*vec, cache.b64?hint",
             floor="8.8+sm_100",
         ),
         Form(
-            f"{head} vec:{{v4}} type:{{b64 u64 s64 f64}}", "[a], b.type*vec, cache.b64?",
+            f"{head} vec:{{v4}} type:{{b64 u64 s64 f64}}", "[a], b.type*vec, cache.b64?hint",
             floor="8.8+sm_100",
         ),
     )  # fmt: skip

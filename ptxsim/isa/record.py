@@ -27,7 +27,8 @@ Operands, in PTX order, separated by commas:
 * ``a.u32:part`` a register that may carry a part selector of the kind ``part`` (``%r1.b0``; the
   kinds are those of :data:`SELECTORS`), which becomes the modifier ``a_part``,
 * ``-a.u32`` a source that may be negated (``-%r1``), which sets the modifier ``a_sign`` to ``-``,
-* a trailing ``?`` makes an operand optional.
+* a trailing ``?`` makes an operand optional, ``?hint`` makes it stand exactly with the modifier in
+  slot ``hint``.
 
 The syntax lines are those of the PTX ISA; the sections are named on each record.
 """
@@ -119,6 +120,7 @@ class OperandSpec:
     constant: bool = False
     negatable: bool = False
     optional: bool = False
+    needs: str = ""
     hidden: bool = False
     selector: str = ""
     signable: bool = False
@@ -137,7 +139,7 @@ SELECTORS: Final[Mapping[str, re.Pattern[str]]] = {
 _SLOT = re.compile(r"\s*(?P<name>\w+(?:::\w+)*)(?P<opt>\?)?(?P<set>:\{(?P<words>[^}]*)\})?")
 _OPERAND = re.compile(
     r"(?P<flags>[=+^~#!$-]*)(?P<name>\w+)\.(?P<type>\w+)(:(?P<selector>\w+))?"
-    r"(\*(?P<count>\w+))?(?P<pair>\|p)?(?P<opt>\?)?$"
+    r"(\*(?P<count>\w+))?(?P<pair>\|p)?(?P<opt>\?(?P<needs>\w+)?)?$"
 )
 
 
@@ -184,7 +186,8 @@ def _parse_operand(text: str) -> OperandSpec:
         sink="~" in flags,
         constant="#" in flags,
         negatable="!" in flags,
-        optional=optional,
+        optional=bool(found["opt"]) and not found["needs"],
+        needs=found["needs"] or "",
         hidden="$" in flags,
         selector=found["selector"] or "",
         signable="-" in flags,

@@ -277,7 +277,8 @@ class InstructionBinder:
 
     def space(self, name: str, declared: str) -> str:
         """The memory that an address operand refers to, given the space of the opcode."""
-        base = self.operand(name).base
+        operand = self.operand(name)
+        base = operand.symbol or operand.base
         space = declared.split("::")[0] or "generic"
         if space == "generic" and isinstance(base, Symbol) and base.space != "global":
             space = base.space
@@ -291,6 +292,8 @@ class InstructionBinder:
         operand = self.operand(name)
         assert isinstance(operand, AddressOperand)
         base, offset = operand.base, operand.offset
+        if operand.symbol is not None:
+            return self._indexed(operand)
         if base is None:
             fixed = np.array([offset & (2**64 - 1)], np.uint64)
             return lambda r, g: fixed
@@ -310,6 +313,20 @@ class InstructionBinder:
             return lambda r, g: r[place]
         add64 = np.uint64(offset & (2**64 - 1))
         return lambda r, g: r[place] + add64
+
+    def _indexed(self, operand: AddressOperand) -> Callable[[Registers, Any], Array]:
+        """``sym[register + offset]``."""
+        assert operand.symbol is not None and isinstance(operand.base, Register)
+        place = operand.base.index
+        in_frame = self.places.in_frame(operand.symbol)
+        start = operand.symbol.offset if in_frame else self.places.symbol_address(operand.symbol)
+        start += operand.offset
+
+        def address(r: Registers, g: Any) -> Array:
+            at = start + (g.stack if in_frame else 0)
+            return r[place].astype(np.uint64) + np.uint64(at & (2**64 - 1))
+
+        return address
 
     # --- pure instructions ----------------------------------------------------------------------
 

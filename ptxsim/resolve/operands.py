@@ -68,6 +68,7 @@ def bind_operands(
     hidden = [s for s in specs if s.hidden]
     if hidden:
         specs = tuple(s for s in specs if not s.hidden)
+    specs = tuple(s for s in specs if not s.needs or m[s.needs])
     required = sum(not s.optional for s in specs)
     if not required <= len(given) <= len(specs):
         wanted = str(required) if required == len(specs) else f"{required} to {len(specs)}"
@@ -355,6 +356,9 @@ def _address(operand: ast.Operand, scope: Scope) -> AddressOperand:
         entity = scope.find(operand.symbol)
         if not isinstance(entity, Symbol):
             raise Mismatch(f"unknown variable '{operand.symbol}'", operand.span, code="PTX101")
+        index = _address_part_or_none(operand.index, scope)
+        if index is not None and isinstance(index.base, Register):
+            return AddressOperand(index.base, index.offset, entity)
         return AddressOperand(entity, _integer(operand.index))
     if not isinstance(operand, ast.Address):
         raise Mismatch("an address [...] is expected here", operand.span)

@@ -144,10 +144,14 @@ class Negated:
 
 @dataclass(frozen=True, slots=True)
 class AddressOperand:
-    """``[base + offset]``; ``base`` is None for an absolute address."""
+    """``[base + offset]``; ``base`` is None for an absolute address.
+
+    ``symbol`` is the variable of ``sym[register]``, whose address is added too.
+    """
 
     base: Register | Symbol | None
     offset: int = 0
+    symbol: Symbol | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,3 +129,14 @@ def test_unsupported_stops_only_when_it_is_reached(run: Any) -> None:
     assert report.verdict == "clean"
     report, _ = run(body.format("mbarrier.init.shared.b64 [%rd1], 1;").replace("%t, 99", "%t, 3"))
     assert (report.verdict, report.exit_code) == ("unsupported", 4)
+
+
+def test_a_variable_indexed_by_a_register(run: Any) -> None:
+    body = """
+    shl.b32 %r1, %t, 2;
+    st.shared.u32 s[%r1], %t;
+    ld.shared.u32 %r2, s[%r1];
+    st.global.u32 [%mine], %r2;"""
+    report, out = run(body, declare=".shared .b32 before[3]; .shared .b32 s[32];")
+    assert report.verdict == "clean"
+    assert (out == np.arange(32)).all()
