@@ -26,8 +26,12 @@ class CpAsync(Instruction):
 
     forms = (
         Form(f"cop:{{ca cg}} {_TARGET} {_TAIL}", "[d], [a], #size.u32, cache.b64?hint"),
-        Form(f"cop:{{ca cg}} {_TARGET} {_TAIL}", "[d], [a], #size.u32, src_size.u32, cache.b64?hint"),
-        Form(f"cop:{{ca cg}} {_TARGET} {_TAIL}", "[d], [a], #size.u32, !ignore.pred, cache.b64?hint"),
+        Form(
+            f"cop:{{ca cg}} {_TARGET} {_TAIL}", "[d], [a], #size.u32, src_size.u32, cache.b64?hint"
+        ),
+        Form(
+            f"cop:{{ca cg}} {_TARGET} {_TAIL}", "[d], [a], #size.u32, !ignore.pred, cache.b64?hint"
+        ),
     )
     needs_defined = True
     traps = ("misaligned", "oob", "copy-size")
@@ -111,5 +115,3 @@ class CpAsyncWaitAll(_Group):
 
     def action(self, b: Any) -> Any:
         return lambda copies, wave, lanes: copies.wait_all(wave, lanes)
-
-

@@ -142,6 +142,10 @@ class Red(_Atomic):
     """The operation of atom without a result."""
 
     forms = tuple(
-        Form(f.modifiers, ", ".join(_text) + ", cache.b64?hint", floor="", unsupported=f.unsupported)
-        for f, _text in ((f, ("[a]", "b.type*vec" if "vec:" in f.modifiers else "b.type")) for f in _forms(""))
+        Form(
+            f.modifiers, ", ".join(_text) + ", cache.b64?hint", floor="", unsupported=f.unsupported
+        )
+        for f, _text in (
+            (f, ("[a]", "b.type*vec" if "vec:" in f.modifiers else "b.type")) for f in _forms("")
+        )
     )

@@ -145,7 +145,8 @@ class Set(Pure):
             t = compare(a, b)
             if combine is not None:
                 t = combine(t, c[0])
-            return t.astype(dtype) * true
+            result: Array = t.astype(dtype) * true
+            return result
 
         return set_
 

@@ -169,9 +169,7 @@ class Unsupported(_Control):
         site = b.site
 
         def stop(r: Registers, g: Any) -> Any:
-            g.finding(
-                "unsupported", f"'{site.text}' is not modelled by ptxsim", site, fatal=True
-            )
+            g.finding("unsupported", f"'{site.text}' is not modelled by ptxsim", site, fatal=True)
 
         return stop
 

@@ -37,7 +37,9 @@ class Cvt(Pure):
     forms = (
         Form(f"sat? dtype:{{{_INTS}}} atype:{{{_INTS}}}", _OPERANDS),
         Form(f"rnd:{_ROUND_FLOAT} ftz? sat? dtype:{{f32 f64}} atype:{{{_INTS}}}", _OPERANDS),
-        Form(f"rnd:{_ROUND_FLOAT} sat? dtype:{{f16}} atype:{{{_INTS}}}", _OPERANDS, floor="4.2+sm_53"),
+        Form(
+            f"rnd:{_ROUND_FLOAT} sat? dtype:{{f16}} atype:{{{_INTS}}}", _OPERANDS, floor="4.2+sm_53"
+        ),
         Form(f"rnd:{_ROUND_FLOAT} dtype:{{bf16}} atype:{{{_INTS}}}", _OPERANDS, floor="7.8+sm_90"),
         Form(f"irnd:{_ROUND_INT} ftz? sat? dtype:{{{_INTS}}} atype:{{f32 f64 f16}}", _OPERANDS),
         Form(
@@ -48,7 +50,9 @@ class Cvt(Pure):
         Form("sat? dtype:{f16} atype:{f16}", _OPERANDS, floor="4.2+sm_53"),
         Form(f"irnd:{_ROUND_INT} ftz? sat? dtype:{{f32}} atype:{{f32}}", _OPERANDS),
         Form(f"irnd:{_ROUND_INT} sat? dtype:{{f64}} atype:{{f64}}", _OPERANDS),
-        Form(f"irnd:{_ROUND_INT} ftz? sat? dtype:{{f16}} atype:{{f16}}", _OPERANDS, floor="4.2+sm_53"),
+        Form(
+            f"irnd:{_ROUND_INT} ftz? sat? dtype:{{f16}} atype:{{f16}}", _OPERANDS, floor="4.2+sm_53"
+        ),
         Form(f"irnd:{_ROUND_INT} dtype:{{bf16}} atype:{{bf16}}", _OPERANDS, floor="7.8+sm_90"),
         Form("ftz? sat? dtype:{f64} atype:{f32 f16}", _OPERANDS),
         Form("ftz? sat? dtype:{f32} atype:{f16}", _OPERANDS, floor="4.2+sm_53"),
@@ -62,7 +66,9 @@ class Cvt(Pure):
         Form(f"rnd:{_ROUND_FLOAT} dtype:{{f16}} atype:{{bf16}}", _OPERANDS, floor="7.8+sm_90"),
         Form("rnd:{rn rz} relu? dtype:{bf16 f16} atype:{f32}", _OPERANDS, floor="7.0+sm_80"),
         Form("rnd:{rn rz rm rp} ftz? dtype:{bf16} atype:{f32}", _OPERANDS, floor="7.8+sm_90"),
-        Form("rnd:{rn rz} relu? satfinite dtype:{bf16 f16} atype:{f32}", _OPERANDS, floor="8.1+sm_80"),
+        Form(
+            "rnd:{rn rz} relu? satfinite dtype:{bf16 f16} atype:{f32}", _OPERANDS, floor="8.1+sm_80"
+        ),
         Form("rnd:{rna} satfinite? dtype:{tf32} atype:{f32}", _OPERANDS, floor="7.0+sm_80"),
         Form("rnd:{rn rz} relu? dtype:{tf32} atype:{f32}", _OPERANDS, floor="7.8+sm_90"),
         Form("rnd:{rn rz} satfinite relu? dtype:{tf32} atype:{f32}", _OPERANDS, floor="8.6+sm_100"),
@@ -233,8 +239,10 @@ class CvtPack(Pure):
         Form("sat ctype:{u16 s16} type:{s32}", "=d.b32, a.type, b.type"),
         Form("sat ctype:{u8 s8} type:{s32} c32:{b32}", "=d.b32, a.type, b.type, c.b32"),
         Form(
-            "sat ctype:{u4 s4 u2 s2} type:{s32} c32:{b32}", "=d.b32, a.type, b.type, c.b32",
-            floor="6.5+sm_75", unsupported="cvt.pack to 4 and 2 bits is not modelled",
+            "sat ctype:{u4 s4 u2 s2} type:{s32} c32:{b32}",
+            "=d.b32, a.type, b.type, c.b32",
+            floor="6.5+sm_75",
+            unsupported="cvt.pack to 4 and 2 bits is not modelled",
         ),
     )
 

@@ -48,7 +48,9 @@ def coverage_table() -> list[dict[str, Any]]:
 def _form_text(record: Instruction, form: Form) -> str:
     words = []
     for slot in form.slots:
-        text = "." + slot.domain[0] if len(slot.domain) == 1 else "{." + " .".join(slot.domain) + "}"
+        text = (
+            "." + slot.domain[0] if len(slot.domain) == 1 else "{." + " .".join(slot.domain) + "}"
+        )
         words.append(f"[{text}]" if slot.optional else text)
     operands = []
     for o in form.operands:

@@ -183,7 +183,7 @@ def _element_size(m: Mods) -> int:
 
 class _Load(_Memory):
     def space_of(self, m: Mods) -> str:
-        return m.space
+        return str(m.space)
 
     def bind(self, b: Any) -> Step:
         m = b.mods

@@ -415,4 +415,3 @@ class Testp(Pure):
 
     def evaluate(self, m: Mods) -> Callable[..., Any]:
         return partial(comparison.testp, m.kind, fmt=format_of(m.type))
-

@@ -32,40 +32,27 @@ def _sign(m: Mods) -> dict[str, Any]:
     return {"width": t.bits, "signed": t.signed}
 
 
-class _AddSub(Pure):
-    forms = (
-        Form(f"type:{_INTS}", _TWO),
-        Form("sat type:{s32}", _TWO),
-    )
-    plain: Callable[..., Any]
-    saturating: Callable[..., Any]
-    pair: Callable[..., Any]
-
-    def evaluate(self, m: Mods) -> Callable[..., Any]:
-        if m.sat:
-            return partial(type(self).saturating, width=32, signed=True)
-        return partial(type(self).plain, width=_width(m))
+_ADD_SUB = (Form(f"type:{_INTS}", _TWO), Form("sat type:{s32}", _TWO))
 
 
 @instruction("add", isa=_I + "add")
-class Add(_AddSub):
+class Add(Pure):
     """Add; wraps, or clamps with ``.sat``."""
 
-    plain = np.add
-    saturating = integer.add_sat
+    forms = _ADD_SUB
 
     def evaluate(self, m: Mods) -> Callable[..., Any]:
-        return super().evaluate(m) if m.sat else np.add
+        return partial(integer.add_sat, width=32, signed=True) if m.sat else np.add
 
 
 @instruction("sub", isa=_I + "sub")
-class Sub(_AddSub):
+class Sub(Pure):
     """Subtract; wraps, or clamps with ``.sat``."""
 
-    saturating = integer.sub_sat
+    forms = _ADD_SUB
 
     def evaluate(self, m: Mods) -> Callable[..., Any]:
-        return super().evaluate(m) if m.sat else np.subtract
+        return partial(integer.sub_sat, width=32, signed=True) if m.sat else np.subtract
 
 
 @instruction("add", isa=_I + "add", floor="8.0+sm_90")
@@ -92,7 +79,7 @@ class Mul(Pure):
 
 class _Wide(Pure):
     def wide(self, m: Mods) -> str:
-        return m.type[0] + str(2 * _width(m))
+        return f"{m.type[0]}{2 * _width(m)}"
 
 
 @instruction("mul", isa=_I + "mul")
@@ -122,8 +109,8 @@ class Mad(Pure):
             return integer.mad_hi_sat
         if m.half == "lo":
             return _mad_lo
-        high = partial(integer.mul_hi, **_sign(m))
-        return lambda a, b, c: high(a, b) + c
+        sign = _sign(m)
+        return lambda a, b, c: integer.mul_hi(a, b, **sign) + c
 
 
 def _mad_lo(a: Array, b: Array, c: Array) -> Array:
@@ -141,8 +128,8 @@ class MadWide(_Wide):
         return self.wide(m)
 
     def evaluate(self, m: Mods) -> Callable[..., Any]:
-        wide = partial(integer.mul_wide, **_sign(m))
-        return lambda a, b, c: wide(a, b) + c
+        sign = _sign(m)
+        return lambda a, b, c: integer.mul_wide(a, b, **sign) + c
 
 
 @instruction("mul24", isa=_I + "mul24")
@@ -457,5 +444,3 @@ class Madc(_MadCarry):
         Form(f"half:{{lo hi}} cc {_CC_TYPES}", _THREE + ", +$cc.pred"),
         Form("half:{lo hi} type:{u32 s32 u64 s64}", _THREE + ", $cc.pred"),
     )
-
-

@@ -96,7 +96,9 @@ class Shr(Pure):
 class Shf(Pure):
     """Funnel shift of two words."""
 
-    forms = (Form("direction:{l r} mode:{clamp wrap} type:{b32}", "=d.type, a.type, b.type, c.u32"),)
+    forms = (
+        Form("direction:{l r} mode:{clamp wrap} type:{b32}", "=d.type, a.type, b.type, c.u32"),
+    )
 
     def evaluate(self, m: Mods) -> Callable[..., Any]:
         return partial(bits.shf, direction=m.direction, mode=m.mode)

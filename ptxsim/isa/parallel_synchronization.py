@@ -132,7 +132,7 @@ class _Barrier(Instruction):
         count = b.source("b") if b.has("b") else -1
         reduce = m.op if m.red else ""
         predicate = b.source("c") if reduce else -1
-        write = b.write("d") if reduce else None
+        write: Any = b.write("d") if reduce else None
         after = b.next()
         site = b.site
         waits = not m.arrive
@@ -169,8 +169,16 @@ def _forms(prefix: str, suffix: str, floor: str) -> tuple[Form, ...]:
     return (
         Form(f"{prefix}sync {suffix}", "a.u32, b.u32?", floor=floor),
         Form(f"{prefix}arrive {suffix}", "a.u32, b.u32", floor=floor),
-        Form(f"{prefix}red op:{{popc}} {suffix} type:{{u32}}", "=d.type, a.u32, b.u32?, !c.pred", floor=floor),
-        Form(f"{prefix}red op:{{and or}} {suffix} type:{{pred}}", "=d.type, a.u32, b.u32?, !c.pred", floor=floor),
+        Form(
+            f"{prefix}red op:{{popc}} {suffix} type:{{u32}}",
+            "=d.type, a.u32, b.u32?, !c.pred",
+            floor=floor,
+        ),
+        Form(
+            f"{prefix}red op:{{and or}} {suffix} type:{{pred}}",
+            "=d.type, a.u32, b.u32?, !c.pred",
+            floor=floor,
+        ),
     )
 
 
@@ -267,10 +275,11 @@ class VoteSync(MaskedCollective):
 def _voted(mode: str, votes: Array, members: Array) -> Array:
     if mode == "ballot":
         return votes
+    nobody: Array = votes == 0
     if mode == "any":
-        return votes != 0
-    everyone = votes == members
-    return everyone if mode == "all" else everyone | (votes == 0)
+        return ~nobody
+    everyone: Array = votes == members
+    return everyone if mode == "all" else everyone | nobody
 
 
 @instruction("vote", isa=_P + "vote (deprecated)", floor="1.2")

@@ -287,7 +287,7 @@ class Instruction:
 
     def type_of(self, spec_type: str, m: Mods) -> ScalarType:
         """The type that an operand's type word stands for under these modifiers."""
-        if spec_type in m and m[spec_type]:
+        if m.get(spec_type):
             return SCALAR_TYPES[m[spec_type]]
         if spec_type in SCALAR_TYPES:
             return SCALAR_TYPES[spec_type]

@@ -35,7 +35,11 @@ def _table() -> dict[str, tuple[int, Floor]]:
     add("globaltimer_lo globaltimer_hi", 32, "3.1+sm_30")
     add("total_smem_size dynamic_smem_size", 32, "4.1+sm_20")
     add("aggr_smem_size", 32, "8.1+sm_90")
-    add("reserved_smem_offset_begin reserved_smem_offset_end reserved_smem_offset_cap", 32, "7.6+sm_80")
+    add(
+        "reserved_smem_offset_begin reserved_smem_offset_end reserved_smem_offset_cap",
+        32,
+        "7.6+sm_80",
+    )
     add("reserved_smem_offset_0 reserved_smem_offset_1", 32, "7.6+sm_80")
     add("current_graph_exec", 64, "8.0+sm_50")
     add("locality_domain_id", 32, "9.5+sm_100")

@@ -122,7 +122,7 @@ class Vset(_Scalar):
     forms = _scalar_forms(f"atype:{_32} btype:{_32} {_COMPARISON}", "u32")
 
     def operation(self, m: Mods) -> str:
-        return m.cmp
+        return str(m.cmp)
 
 
 @instruction("vmad", isa=_S + "vmad", floor="2.0+sm_20")
@@ -259,7 +259,7 @@ class Vmax4(_Quads):
 
 class _SimdSet(_Simd):
     def operation(self, m: Mods) -> str:
-        return m.cmp
+        return str(m.cmp)
 
 
 _SET = f"atype:{_32} btype:{_32} {_COMPARISON} add?"

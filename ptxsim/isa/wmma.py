@@ -45,7 +45,7 @@ def _register_type(m: Mods) -> str:
     if m.type == "f16":
         return "f16x2"
     if m.type in ("f32", "s32", "f64"):
-        return m.type
+        return str(m.type)
     return "b32" if m.type in ("bf16", "tf32") else "u32"
 
 

@@ -82,6 +82,15 @@ def _enter(
         if plan.results and result is not None:
             _store_result(group, plan.results[0], result)
         return scheduler.jump(group, plan.after)
+    if len(plan.arguments) != len(target.parameters) or len(plan.results) > len(target.results):
+        group.finding(
+            "bad-call",
+            f"calls '{target.name}', which has {len(target.parameters)} parameters, with"
+            f" {len(plan.arguments)} arguments",
+            site,
+            help="the prototype of the call must be that of the function",
+            fatal=True,
+        )
     group.wave.reserve_local(top + target.frame_size, site, group.lanes)
     r: Registers = list(target.template)
     for argument, parameter in zip(plan.arguments, target.parameters, strict=True):

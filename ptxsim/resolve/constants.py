@@ -67,10 +67,10 @@ def evaluate(node: ast.Operand) -> IntValue | FloatValue:
         case ast.Unary(operator, operand):
             return _unary(operator, evaluate(operand), node.span)
         case ast.Cast(type_name, operand):
-            value = evaluate(operand)
-            if isinstance(value, FloatValue):
+            inner = evaluate(operand)
+            if isinstance(inner, FloatValue):
                 raise ConstantError("a float cannot be cast in a constant expression", node.span)
-            return _wrap(value.value, type_name == "u64")
+            return _wrap(inner.value, type_name == "u64")
         case ast.Conditional(condition, yes, no):
             chosen = evaluate(condition)
             if isinstance(chosen, FloatValue):

@@ -47,7 +47,12 @@ class Mismatch(Exception):
     """An operand does not fit; ``score`` is how many fitted before it."""
 
     def __init__(
-        self, message: str, span: Span, score: int = 0, code: str = "PTX106", help: str | None = None
+        self,
+        message: str,
+        span: Span,
+        score: int = 0,
+        code: str = "PTX106",
+        help: str | None = None,
     ) -> None:
         super().__init__(message)
         self.message = message
@@ -158,7 +163,9 @@ def _group(
     else:
         raise Mismatch(f"a group of {count} registers {{...}} is expected", operand.span)
     if len(elements) != count:
-        raise Mismatch(f"{count} registers are needed in the group, {len(elements)} given", operand.span)
+        raise Mismatch(
+            f"{count} registers are needed in the group, {len(elements)} given", operand.span
+        )
     values = []
     for element in elements:
         value = _value(spec, type_, element, scope)
@@ -186,7 +193,9 @@ def _value(
             raise Mismatch(f"'{name}' is not a register and cannot be written", operand.span)
         if isinstance(found, SpecialRegister):
             if type_.kind == "f":
-                raise Mismatch(f"special register '%{found.name}' in a {type_} operand", operand.span)
+                raise Mismatch(
+                    f"special register '%{found.name}' in a {type_} operand", operand.span
+                )
             if found.width > type_.bits and not (found.width == 32 and type_.bits == 16):
                 if found.width == 64 and type_.bits == 32:
                     return SpecialRegister(found.name, 32)
@@ -413,7 +422,9 @@ def _raw(kind: str, operand: ast.Operand, scope: Scope) -> OperandValue:
     if not isinstance(entity, wanted):
         names = [n for n in scope if isinstance(scope.find(n), wanted)]
         raise Mismatch(
-            f"unknown label '{operand.text}'" if kind == "label" else f"unknown list '{operand.text}'",
+            f"unknown label '{operand.text}'"
+            if kind == "label"
+            else f"unknown list '{operand.text}'",
             operand.span,
             code="PTX110",
             help=did_you_mean(operand.text, names),
@@ -426,7 +437,8 @@ def _call(node: ast.Instruction, scope: Scope) -> CallOperand:
     rest = list(node.operands)
     results: tuple[ast.Operand, ...] = ()
     if rest and isinstance(rest[0], ast.Group):
-        results = rest.pop(0).elements  # type: ignore[union-attr]
+        results = rest[0].elements
+        del rest[0]
     if not rest or not isinstance(rest[0], ast.Name):
         raise Mismatch("the function to call is missing", node.span, code="PTX111")
     callee_node = rest.pop(0)
@@ -434,7 +446,8 @@ def _call(node: ast.Instruction, scope: Scope) -> CallOperand:
     callee = scope.find(callee_node.text)
     arguments: tuple[ast.Operand, ...] = ()
     if rest and isinstance(rest[0], ast.Group):
-        arguments = rest.pop(0).elements  # type: ignore[union-attr]
+        arguments = rest[0].elements
+        del rest[0]
     candidates: tuple[str, ...] | None = None
     if rest:
         last = rest.pop(0)

@@ -16,6 +16,7 @@ from .operands import CARRY_FLAG, Mismatch, bind_operands
 from .scope import CallTable, Log, PrototypeRef, Scope, VectorRegister
 from .selectors import detach_selectors
 from .typed import (
+    CallOperand,
     FunctionRef,
     LabelRef,
     LabelTable,
@@ -152,8 +153,8 @@ class _Resolver:
                 self.log.error("PTX109", ".address_size is 32 or 64", size.span)
         self.address_size = sizes[0].size if sizes else 32
         repeated = [i for i in module.items[1:] if isinstance(i, ast.VersionDirective)]
-        for item in (*repeated, *sizes[1:]):
-            self.log.error("PTX109", "this directive may occur only once", item.span)
+        for span in [d.span for d in repeated] + [d.span for d in sizes[1:]]:
+            self.log.error("PTX109", "this directive may occur only once", span)
 
     def _target(self, item: ast.TargetDirective) -> None:
         self.target_span = item.span
@@ -392,9 +393,7 @@ class _Resolver:
             if isinstance(s, ast.Label):
                 scope.declare(s.name, LabelRef(_label_key(s), -1), s.span, self.log)
 
-    def _statements(
-        self, statements: tuple[ast.Statement, ...], scope: Scope, body: _Body
-    ) -> None:
+    def _statements(self, statements: tuple[ast.Statement, ...], scope: Scope, body: _Body) -> None:
         for s in statements:
             match s:
                 case ast.Instruction():
@@ -456,7 +455,12 @@ class _Resolver:
                 scope.declare(one.name, symbol, one.span, self.log)
 
     def _register(
-        self, d: ast.VariableDeclaration, v: ast.Variable, type_: ScalarType, scope: Scope, body: _Body
+        self,
+        d: ast.VariableDeclaration,
+        v: ast.Variable,
+        type_: ScalarType,
+        scope: Scope,
+        body: _Body,
     ) -> None:
         if len(body.registers) >= _MAX_REGISTERS:
             self.log.error("PTX109", "too many registers in one function", v.span)
@@ -492,6 +496,9 @@ class _Resolver:
         if chosen is None:
             return
         record, form, m, operands = chosen
+        call = operands.get("call")
+        if isinstance(call, CallOperand) and not self._call_fits(call, node):
+            return
         body.instructions.append(
             TypedInstruction(
                 record,
@@ -505,6 +512,28 @@ class _Resolver:
                 node.opcode_span,
             )
         )
+
+    def _call_fits(self, call: CallOperand, node: ast.Instruction) -> bool:
+        """Whether a direct call gives as many arguments and takes as many results as declared."""
+        if not isinstance(call.callee, FunctionRef):
+            return True
+        name = self.aliases.get(call.callee.name, call.callee.name)
+        function = self.functions.get(name)
+        if function is None:
+            return True
+        for what, given, declared in (
+            ("arguments", call.arguments, function.parameters),
+            ("results", call.results, function.results),
+        ):
+            if len(given) != len(declared):
+                self.log.error(
+                    "PTX111",
+                    f"'{name}' has {len(declared)} {what}, the call names {len(given)}",
+                    node.span,
+                    notes=(("declared here", function.span),),
+                )
+                return False
+        return True
 
     def _candidates(self, node: ast.Instruction) -> list[tuple[Instruction, Form, Mods]] | None:
         """All forms whose modifiers fit, with a message for the best miss if there is none."""
@@ -608,7 +637,7 @@ class _Resolver:
                 node.opcode_span,
             )
         )  # fmt: skip
-        return None
+        return
 
 
 def _label_key(label: ast.Label) -> str:
@@ -625,4 +654,3 @@ def _with_labels(i: TypedInstruction, labels: dict[str, int]) -> TypedInstructio
             refs = tuple(LabelRef(t.name.split("@")[0], labels[t.name]) for t in value.targets)
             changed[name] = LabelTable(value.name, refs)
     return replace(i, operands={**i.operands, **changed}) if changed else i
-

@@ -37,7 +37,14 @@ class CallTable:
 
 
 Entity = (
-    Register | VectorRegister | Symbol | FunctionRef | LabelRef | LabelTable | PrototypeRef | CallTable
+    Register
+    | VectorRegister
+    | Symbol
+    | FunctionRef
+    | LabelRef
+    | LabelTable
+    | PrototypeRef
+    | CallTable
 )
 
 

@@ -243,5 +243,7 @@ class TypedModule:
     def entries(self) -> tuple[str, ...]:
         """Names of the kernels with a body, in text order."""
         return tuple(
-            f.name for f in self.functions.values() if f.kind == "entry" and f.instructions is not None
+            f.name
+            for f in self.functions.values()
+            if f.kind == "entry" and f.instructions is not None
         )

@@ -14,8 +14,8 @@ from ..diagnostics import Span
 __all__ = [
     "NOWHERE",
     "Address",
-    "AliasDirective",
     "AddressSizeDirective",
+    "AliasDirective",
     "Binary",
     "Block",
     "BranchTargets",

@@ -214,7 +214,9 @@ class Builder(Transformer):  # type: ignore[type-arg]
         inlined, file, line, column = rest
         assert word and label and inlined and file and line and column
         if word.value != "function_name" or inlined.value != "inlined_at":
-            raise Misplaced(_at(word), "'function_name LABEL, inlined_at FILE LINE COLUMN' expected")
+            raise Misplaced(
+                _at(word), "'function_name LABEL, inlined_at FILE LINE COLUMN' expected"
+            )
         place = (int(file), int(line), int(column))
         return label.value, int(offset.value) if offset else 0, place
 
@@ -246,7 +248,7 @@ class Builder(Transformer):  # type: ignore[type-arg]
         from .printer import expression_text
 
         given = [expression_text(self._plain(v)) for v in values if v is not None]
-        return name.value[1:] + (f"({', '.join(given)})" if given else "")
+        return str(name.value[1:]) + (f"({', '.join(given)})" if given else "")
 
     def attributes(self, *texts: str) -> tuple[str, tuple[str, ...]]:
         return "attributes", texts
@@ -388,9 +390,7 @@ class Builder(Transformer):  # type: ignore[type-arg]
         return ast.Binary("+", node, self.integer(offset), _at(name).to(_at(offset)))
 
     def section_data(self, type_: Token, *values: Any) -> ast.SectionData:
-        return ast.SectionData(
-            type_.value[1:], tuple(self._plain(v) for v in values), _at(type_)
-        )
+        return ast.SectionData(type_.value[1:], tuple(self._plain(v) for v in values), _at(type_))
 
     def section(self, name: Token, *items: Any) -> ast.Section:
         return ast.Section(name.value, tuple(_present(items)), _at(name))

@@ -34,12 +34,43 @@ _MAX_ERRORS = 20
 #: Bytes parsed again after errors, all together.
 _RETRY_BYTES = 2_000_000
 
-_DIRECTIVES = (
-    ".version .target .address_size .file .loc .pragma .section .alias .extern .visible .weak"
-    " .common .entry .func .reg .const .global .local .param .shared .align .attribute"
-    " .branchtargets .calltargets .callprototype .maxntid .reqntid .maxnreg .minnctapersm"
-    " .reqnctapercluster .explicitcluster .maxclusterrank .blocksareclusters .noreturn .ptr"
-).split()
+_DIRECTIVES = [
+    ".version",
+    ".target",
+    ".address_size",
+    ".file",
+    ".loc",
+    ".pragma",
+    ".section",
+    ".alias",
+    ".extern",
+    ".visible",
+    ".weak",
+    ".common",
+    ".entry",
+    ".func",
+    ".reg",
+    ".const",
+    ".global",
+    ".local",
+    ".param",
+    ".shared",
+    ".align",
+    ".attribute",
+    ".branchtargets",
+    ".calltargets",
+    ".callprototype",
+    ".maxntid",
+    ".reqntid",
+    ".maxnreg",
+    ".minnctapersm",
+    ".reqnctapercluster",
+    ".explicitcluster",
+    ".maxclusterrank",
+    ".blocksareclusters",
+    ".noreturn",
+    ".ptr",
+]
 
 _WORDS = {
     "NAME": "a name", "DOTNAME": "an instruction", "DOTTED": "a type or modifier", "INT": "an integer",
@@ -51,10 +82,26 @@ _WORDS = {
 }  # fmt: skip
 
 _OPERATORS = frozenset(
-    "OROR ANDAND PIPE CARET AMPERSAND EQUALITY RELATION LESS GREATER SHIFT PLUS MINUS STAR SLASH"
-    " PERCENT QMARK".split()
+    [
+        "OROR",
+        "ANDAND",
+        "PIPE",
+        "CARET",
+        "AMPERSAND",
+        "EQUALITY",
+        "RELATION",
+        "LESS",
+        "GREATER",
+        "SHIFT",
+        "PLUS",
+        "MINUS",
+        "STAR",
+        "SLASH",
+        "PERCENT",
+        "QMARK",
+    ]
 )
-_OPERAND_STARTS = frozenset("NAME DOTNAME INT FLOAT HEXFLOAT LPAR".split())
+_OPERAND_STARTS = frozenset(["NAME", "DOTNAME", "INT", "FLOAT", "HEXFLOAT", "LPAR"])
 
 
 @lru_cache(maxsize=2)
@@ -122,9 +169,7 @@ def _diagnostic(error: Exception, lark: Lark, text: str) -> Diagnostic:
     lines = text.rstrip().split("\n")
     at = Span(len(lines), len(lines[-1]) + 1, len(lines), len(lines[-1]) + 2)
     accepts = getattr(error, "accepts", None) or getattr(error, "expected", None) or ()
-    return Diagnostic(
-        "PTX003", f"the text ends too early; {_expected(accepts, lark)}", at
-    )
+    return Diagnostic("PTX003", f"the text ends too early; {_expected(accepts, lark)}", at)
 
 
 def _unexpected_character(error: UnexpectedCharacters, text: str) -> Diagnostic:
@@ -182,7 +227,7 @@ def _expected(names: Any, lark: Lark) -> str:
     words: list[str] = []
     if len(_OPERATORS & left) > 8:
         left -= _OPERATORS
-    if _OPERAND_STARTS <= left:
+    if left >= _OPERAND_STARTS:
         left -= _OPERAND_STARTS | {"PLUS", "MINUS", "TILDE", "BANG", "LBRACE", "LSQB"}
         words.append("an operand")
     for name in sorted(left):
@@ -199,7 +244,9 @@ def _expected(names: Any, lark: Lark) -> str:
         return "nothing may follow here"
     if len(words) > 7:
         words = [*words[:6], "..."]
-    return "expected " + (words[0] if len(words) == 1 else ", ".join(words[:-1]) + " or " + words[-1])
+    return "expected " + (
+        words[0] if len(words) == 1 else ", ".join(words[:-1]) + " or " + words[-1]
+    )
 
 
 # --- going on after an error ------------------------------------------------------------------------

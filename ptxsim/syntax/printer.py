@@ -45,7 +45,9 @@ def expression_text(node: Any, outer: int = 0) -> str:
             text = f"{a}+{b}" if tight else f"{a} {operator} {b}"
             return f"({text})" if outer > level else text
         case ast.Conditional(condition, yes, no):
-            text = f"{expression_text(condition, 1)} ? {expression_text(yes)} : {expression_text(no)}"
+            text = (
+                f"{expression_text(condition, 1)} ? {expression_text(yes)} : {expression_text(no)}"
+            )
             return f"({text})" if outer else text
         case ast.Cast(type_, operand):
             text = f"(.{type_}) {expression_text(operand, _UNARY)}"
