@@ -13,8 +13,10 @@ __all__: list[str] = []
 
 _SECTION = "Data Movement and Conversion Instructions: "
 
-_TARGET = "target:{shared shared::cta@7.8} global"
-_TAIL = "hint?:{L2::cache_hint} prefetch?:{L2::64B L2::128B L2::256B}"
+_TARGET = "target:{shared shared::cta} global"
+_TAIL = (
+    "hint?:{L2::cache_hint@7.4} prefetch?:{L2::64B@7.4 L2::128B@7.4 L2::256B@7.4}"
+)
 
 
 @instruction("cp.async", isa=_SECTION + "cp.async", floor="7.0+sm_80")
@@ -30,7 +32,9 @@ class CpAsync(Instruction):
             f"cop:{{ca cg}} {_TARGET} {_TAIL}", "[d], [a], #size.u32, src_size.u32, cache.b64?hint"
         ),
         Form(
-            f"cop:{{ca cg}} {_TARGET} {_TAIL}", "[d], [a], #size.u32, !ignore.pred, cache.b64?hint"
+            f"cop:{{ca cg}} {_TARGET} {_TAIL}",
+            "[d], [a], #size.u32, !ignore.pred, cache.b64?hint",
+            floor="7.5",
         ),
     )
     needs_defined = True

@@ -19,11 +19,11 @@ __all__: list[str] = []
 
 _P = "Parallel Synchronization and Communication Instructions: "
 
-_SEM = "sem?:{relaxed acquire release acq_rel}"
-_SCOPE = "scope?:{cta gpu sys@5.0+sm_60 cluster@7.8+sm_90}"
+_SEM = "sem?:{relaxed@6.0+sm_70 acquire@6.0+sm_70 release@6.0+sm_70 acq_rel@6.0+sm_70}"
+_SCOPE = "scope?:{cta@5.0+sm_60 gpu@5.0+sm_60 sys@5.0+sm_60 cluster@7.8+sm_90}"
 _SPACE = "space?:{global shared shared::cta@7.8 shared::cluster@7.8+sm_90}"
 _HEAD = f"{_SEM} {_SCOPE} {_SPACE}"
-_HINT = "hint?:{L2::cache_hint}"
+_HINT = "hint?:{L2::cache_hint@7.4+sm_80}"
 
 
 def _inc(old: Array, b: Array) -> Array:
@@ -94,15 +94,15 @@ class _Atomic(Instruction):
 
 
 def _forms(result: str) -> tuple[Form, ...]:
-    cache = ", cache.b64?hint" if result else ""
+    cache = ", cache.b64?hint"
     one = f"{result}[a], b.type{cache}"
     return (
-        Form(f"{_HEAD} op:{{and or xor}} {_HINT} type:{{b32 b64@5.0+sm_32}}", one),
+        Form(f"{_HEAD} op:{{and or xor}} {_HINT} type:{{b32 b64@3.1+sm_32}}", one),
         Form(f"{_HEAD} op:{{add}} {_HINT} type:{{u32 s32 u64}}", one),
         Form(f"{_HEAD} op:{{add}} {_HINT} type:{{f32}}", one, floor="2.0+sm_20"),
         Form(f"{_HEAD} op:{{add}} {_HINT} type:{{f64}}", one, floor="5.0+sm_60"),
         Form(f"{_HEAD} op:{{inc dec}} {_HINT} type:{{u32}}", one),
-        Form(f"{_HEAD} op:{{min max}} {_HINT} type:{{u32 s32 u64@5.0+sm_32 s64@5.0+sm_32}}", one),
+        Form(f"{_HEAD} op:{{min max}} {_HINT} type:{{u32 s32 u64@3.1+sm_32 s64@3.1+sm_32}}", one),
         Form(f"{_HEAD} op:{{add}} noftz {_HINT} type:{{f16x2}}", one, floor="6.2+sm_60"),
         Form(f"{_HEAD} op:{{add}} noftz {_HINT} type:{{f16}}", one, floor="6.3+sm_70"),
         Form(f"{_HEAD} op:{{add}} noftz {_HINT} type:{{bf16 bf16x2}}", one, floor="7.8+sm_90"),
@@ -141,11 +141,4 @@ class Atom(_Atomic):
 class Red(_Atomic):
     """The operation of atom without a result."""
 
-    forms = tuple(
-        Form(
-            f.modifiers, ", ".join(_text) + ", cache.b64?hint", floor="", unsupported=f.unsupported
-        )
-        for f, _text in (
-            (f, ("[a]", "b.type*vec" if "vec:" in f.modifiers else "b.type")) for f in _forms("")
-        )
-    )
+    forms = _forms("")

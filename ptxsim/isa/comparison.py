@@ -124,7 +124,8 @@ class Set(Pure):
             (_FLOAT_OPS, f"dtype:{_SET_TYPES} type:{{f32 f64}}"),
             (
                 _FLOAT_OPS,
-                "dtype:{f16 bf16@7.8+sm_90 u16 s16 u32 s32} type:{f16@4.2+sm_53 bf16@7.8+sm_90}",
+                "dtype:{f16 bf16@7.8+sm_90 u16@6.5 s16@6.5 u32@6.5 s32@6.5}"
+                " type:{f16@4.2+sm_53 bf16@7.8+sm_90}",
             ),
         )
     )
@@ -160,7 +161,7 @@ class SetPacked(Pure):
              "=d.dtype, a.type, b.type" + tail, floor=floor)
         for tail in ("", ", !c.pred")
         for types, floor in (
-            ("ftz? dtype:{f16x2 u32 s32} type:{f16x2}", "4.2+sm_53"),
+            ("ftz? dtype:{f16x2 u32@6.5 s32@6.5} type:{f16x2}", "4.2+sm_53"),
             ("dtype:{bf16x2 u32 s32} type:{bf16x2}", "7.8+sm_90"),
         )
     )  # fmt: skip

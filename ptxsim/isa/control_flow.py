@@ -153,7 +153,7 @@ class Nanosleep(Instruction):
 class Pmevent(Instruction):
     """Trigger performance monitor events: no effect on values."""
 
-    forms = (Form("mask?", "#a.u32"),)
+    forms = (Form("mask?:{mask@3.0}", "#a.u32"),)
 
     def bind(self, b: Any) -> Step:
         return _nothing

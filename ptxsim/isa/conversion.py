@@ -38,7 +38,7 @@ class Cvt(Pure):
         Form(f"sat? dtype:{{{_INTS}}} atype:{{{_INTS}}}", _OPERANDS),
         Form(f"rnd:{_ROUND_FLOAT} ftz? sat? dtype:{{f32 f64}} atype:{{{_INTS}}}", _OPERANDS),
         Form(
-            f"rnd:{_ROUND_FLOAT} sat? dtype:{{f16}} atype:{{{_INTS}}}", _OPERANDS, floor="4.2+sm_53"
+            f"rnd:{_ROUND_FLOAT} sat? dtype:{{f16}} atype:{{{_INTS}}}", _OPERANDS
         ),
         Form(f"rnd:{_ROUND_FLOAT} dtype:{{bf16}} atype:{{{_INTS}}}", _OPERANDS, floor="7.8+sm_90"),
         Form(f"irnd:{_ROUND_INT} ftz? sat? dtype:{{{_INTS}}} atype:{{f32 f64 f16}}", _OPERANDS),
@@ -47,15 +47,15 @@ class Cvt(Pure):
         ),
         Form("ftz? sat? dtype:{f32} atype:{f32}", _OPERANDS),
         Form("sat? dtype:{f64} atype:{f64}", _OPERANDS),
-        Form("sat? dtype:{f16} atype:{f16}", _OPERANDS, floor="4.2+sm_53"),
+        Form("sat? dtype:{f16} atype:{f16}", _OPERANDS),
         Form(f"irnd:{_ROUND_INT} ftz? sat? dtype:{{f32}} atype:{{f32}}", _OPERANDS),
         Form(f"irnd:{_ROUND_INT} sat? dtype:{{f64}} atype:{{f64}}", _OPERANDS),
         Form(
-            f"irnd:{_ROUND_INT} ftz? sat? dtype:{{f16}} atype:{{f16}}", _OPERANDS, floor="4.2+sm_53"
+            f"irnd:{_ROUND_INT} ftz? sat? dtype:{{f16}} atype:{{f16}}", _OPERANDS
         ),
         Form(f"irnd:{_ROUND_INT} dtype:{{bf16}} atype:{{bf16}}", _OPERANDS, floor="7.8+sm_90"),
         Form("ftz? sat? dtype:{f64} atype:{f32 f16}", _OPERANDS),
-        Form("ftz? sat? dtype:{f32} atype:{f16}", _OPERANDS, floor="4.2+sm_53"),
+        Form("ftz? sat? dtype:{f32} atype:{f16}", _OPERANDS),
         Form(f"rnd:{_ROUND_FLOAT} ftz? sat? dtype:{{f32}} atype:{{f64}}", _OPERANDS),
         Form(f"rnd:{_ROUND_FLOAT} ftz? sat? dtype:{{f16}} atype:{{f32 f64}}", _OPERANDS),
         Form("dtype:{f32} atype:{bf16}", _OPERANDS, floor="7.1+sm_80"),

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..targets import Floor
 from ..types import SCALAR_TYPES, bits_dtype
 from ..windows import window_base
 from .protocol import Array, Registers, Step
@@ -18,9 +19,15 @@ _SECTION = "Data Movement and Conversion Instructions: "
 
 _ALL = "b8 b16 b32 b64 u8 u16 u32 u64 s8 s16 s32 s64 f32 f64"
 _CACHE = (
-    "evict?:{L1::evict_normal L1::evict_unchanged L1::evict_first L1::evict_last L1::no_allocate}"
-    " l2evict?:{L2::evict_last L2::evict_normal L2::evict_first} hint?:{L2::cache_hint}"
-    " prefetch?:{L2::64B L2::128B L2::256B}"
+    "evict?:{"
+    + " ".join(
+        f"L1::{word}@7.4+sm_70"
+        for word in ("evict_normal", "evict_unchanged", "evict_first", "evict_last", "no_allocate")
+    )
+    + "} l2evict?:{"
+    + " ".join(f"L2::{w}@8.8+sm_100" for w in ("evict_last", "evict_normal", "evict_first"))
+    + "} hint?:{L2::cache_hint@7.4+sm_80}"
+    " prefetch?:{L2::64B@7.4+sm_75 L2::128B@7.4+sm_75 L2::256B@7.4+sm_80}"
 )
 _SCOPES = "scope?:{cta gpu sys cluster@7.8+sm_90}"
 
@@ -165,6 +172,14 @@ class _Memory(Instruction):
     def waits(self, m: Mods) -> bool:
         return self.is_strong(m)
 
+    def combined_floor(self, m: Mods) -> tuple[str, Floor] | None:
+        """256-bit vectors, and volatile accesses to local memory, came late (measured)."""
+        if m.vec == "v4" and SCALAR_TYPES[m.type].bits == 64:
+            return f"v4.{m.type}", Floor.parse("8.8+sm_100")
+        if m.order == "volatile" and m.space == "local":
+            return "volatile.local", Floor.parse("9.1")
+        return None
+
     def check(self, m: Mods) -> str | None:
         """Scope and order go together; 256-bit vectors are global (PTX ISA, ld, st)."""
         if m.order in ("relaxed", "acquire", "release") and not m.scope:
@@ -224,10 +239,6 @@ def _ld_forms(between: str, space: str) -> tuple[Form, ...]:
             f"{wide} vec:{{v8}} type:{{b32 u32 s32 f32}}", "=~d.type*vec, [a], cache.b64?hint",
             floor="8.8+sm_100",
         ),
-        Form(
-            f"{wide} vec:{{v4}} type:{{b64 u64 s64 f64}}", "=~d.type*vec, [a], cache.b64?hint",
-            floor="8.8+sm_100",
-        ),
     )  # fmt: skip
 
 
@@ -278,10 +289,6 @@ def _st_forms() -> tuple[Form, ...]:
         Form(f"{head} type:{{b128}}", "[a], b.type, cache.b64?hint", floor="8.3+sm_70"),
         Form(
             f"{head} vec:{{v8}} type:{{b32 u32 s32 f32}}", "[a], b.type*vec, cache.b64?hint",
-            floor="8.8+sm_100",
-        ),
-        Form(
-            f"{head} vec:{{v4}} type:{{b64 u64 s64 f64}}", "[a], b.type*vec, cache.b64?hint",
             floor="8.8+sm_100",
         ),
     )  # fmt: skip
@@ -388,7 +395,7 @@ class Cvta(Pure):
     """Between an address in a state space and a generic address."""
 
     _SPACES = (
-        "{const@3.1 global local param@7.7 param::entry@8.3 shared shared::cta@7.8"
+        "{const@3.1 global local param@7.7+sm_70 param::entry@8.3+sm_70 shared shared::cta@7.8"
         " shared::cluster@7.8+sm_90}"
     )
     forms = (

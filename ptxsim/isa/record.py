@@ -230,11 +230,17 @@ class Form:
         word goes to the first free slot that knows it.
         """
         taken: dict[str, str] = {}
+        last_type = -1
         for score, word in enumerate(words):
-            for slot in self.slots:
-                if slot.name not in taken and word in slot.domain:
-                    taken[slot.name] = word
-                    break
+            is_type = word in SCALAR_TYPES
+            for index, slot in enumerate(self.slots):
+                if slot.name in taken or word not in slot.domain:
+                    continue
+                if is_type and index < last_type:
+                    continue
+                taken[slot.name] = word
+                last_type = index if is_type else last_type
+                break
             else:
                 known = any(word in s.domain for s in self.slots)
                 why = "appears too often or in the wrong place" if known else "is not legal here"
@@ -283,6 +289,10 @@ class Instruction:
 
     def check(self, m: Mods) -> str | None:
         """A reason why this combination of modifiers is illegal, or None."""
+        return None
+
+    def combined_floor(self, m: Mods) -> tuple[str, Floor] | None:
+        """A floor that only a combination of modifiers has, with the words that bring it."""
         return None
 
     def type_of(self, spec_type: str, m: Mods) -> ScalarType:

@@ -78,7 +78,7 @@ def _transfer_forms(
         )  # fmt: skip
 
     out = [
-        Form(line(_SHAPES, "f16 f32 s32@6.3+sm_72"), operands, floor="6.0+sm_70"),
+        Form(line(_SHAPES, "f16 f32 s32@6.3+sm_72"), operands),
         other("m16n16k8", "f32", "7.0+sm_80"),
         other("m8n8k4", "f64", "7.0+sm_80"),
         other("m8n8k32 m8n8k128", "s32", "6.3+sm_75"),
@@ -86,7 +86,7 @@ def _transfer_forms(
     if factors:
         types = "f16 bf16@7.0+sm_80 s8@6.3+sm_72 u8@6.3+sm_72"
         out += [
-            Form(line(_SHAPES, types, use="a b"), operands, floor="6.0+sm_70"),
+            Form(line(_SHAPES, types, use="a b"), operands),
             other("m16n16k8", "tf32", "7.0+sm_80", use="a b"),
             other("m8n8k4", "f64", "7.0+sm_80", use="a b"),
         ]
@@ -198,7 +198,7 @@ def _fragment(m: Mods) -> Fragment:
     return wmma_fragment(m.use, parse_shape(m.shape), m.type)
 
 
-@instruction("wmma.load", isa=_SECTION + "wmma.load", floor="6.0+sm_70")
+@instruction("wmma.load", isa=_SECTION + "wmma.load", floor="6.3+sm_70")
 class WmmaLoad(_Transfer):
     """Load a fragment of A, B or C."""
 
@@ -223,7 +223,7 @@ class WmmaLoad(_Transfer):
         return step
 
 
-@instruction("wmma.store", isa=_SECTION + "wmma.store", floor="6.0+sm_70")
+@instruction("wmma.store", isa=_SECTION + "wmma.store", floor="6.3+sm_70")
 class WmmaStore(_Transfer):
     """Store a fragment of D."""
 
@@ -265,7 +265,7 @@ def _product_forms() -> tuple[Form, ...]:
 
     halves = "dtype:{f16 f32} ctype:{f16 f32}"
     return (
-        Form(line(_SHAPES, halves), operands, floor="6.0+sm_70"),
+        Form(line(_SHAPES, halves), operands),
         Form(line(_SHAPES, same("f32", "bf16")), operands, floor="7.0+sm_80"),
         *(
             Form(
@@ -293,7 +293,7 @@ def _product_forms() -> tuple[Form, ...]:
     )  # fmt: skip
 
 
-@instruction("wmma.mma", isa=_SECTION + "wmma.mma", floor="6.0+sm_70")
+@instruction("wmma.mma", isa=_SECTION + "wmma.mma", floor="6.3+sm_70")
 class WmmaMma(MatrixCollective):
     """D = A * B + C of fragments; the opcode names the layouts A and B were loaded with."""
 

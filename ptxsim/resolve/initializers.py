@@ -73,13 +73,15 @@ def _fill(
 
 
 def _element(
-    node: ast.Expression,
+    node: ast.Expression | ast.FieldInitializer,
     type_: ScalarType,
     at: int,
     out: bytearray,
     relocations: list[Relocation],
     scope: Scope,
 ) -> None:
+    if isinstance(node, ast.FieldInitializer):
+        raise ConstantError("only textures, samplers and surfaces have fields", node.span)
     size = type_.size
     address = _address(node, scope)
     if address is not None:

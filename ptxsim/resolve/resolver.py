@@ -619,6 +619,9 @@ class _Resolver:
 
     def _floor(self, record: Instruction, form: Form, m: Mods) -> tuple[str, str] | None:
         checks = [("", record.floor), *form.floors(m)]
+        combined = record.combined_floor(m)
+        if combined is not None:
+            checks.append(combined)
         for word, floor in checks:
             needs = floor.unmet(self.version, self.target)
             if needs:

@@ -23,6 +23,7 @@ __all__ = [
     "Cast",
     "Conditional",
     "Expression",
+    "FieldInitializer",
     "FileDirective",
     "FloatLiteral",
     "Function",
@@ -300,7 +301,16 @@ class InitializerList:
     span: Span = _span()
 
 
-Initializer: TypeAlias = "Expression | InitializerList"
+@dataclass(frozen=True, slots=True)
+class FieldInitializer:
+    """``field = value`` in the initialiser of a texture, sampler or surface reference."""
+
+    field: str
+    value: Expression
+    span: Span = _span()
+
+
+Initializer: TypeAlias = "Expression | InitializerList | FieldInitializer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,7 +350,8 @@ class Parameter:
     """One formal parameter of an entry, a function or a prototype.
 
     ``space`` is ``param`` or ``reg``; ``pointer`` is true for ``.ptr``, with ``pointer_space``
-    and ``pointer_align`` when given. The name is ``_`` where a prototype leaves it out.
+    and ``pointer_align`` when given. The name is ``_`` where a prototype leaves it out;
+    ``count`` is N of ``name<N>``.
     """
 
     name: str
@@ -354,6 +365,7 @@ class Parameter:
     pointer_align: Expression | None = None
     attributes: tuple[str, ...] = ()
     span: Span = _span()
+    count: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,7 +382,10 @@ class FunctionDirective:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """``.entry`` (``kind == "entry"``) or ``.func``; ``body`` is None for a mere declaration."""
+    """``.entry`` (``kind == "entry"``) or ``.func``; ``body`` is None for a mere declaration.
+
+    ``span`` ends with the name; ``end_span`` is the closing brace, or the ``;`` of a declaration.
+    """
 
     kind: str
     name: str
@@ -381,6 +396,8 @@ class Function:
     body: tuple[Statement, ...] | None
     span: Span = _span()
     name_span: Span = _span()
+    attributes: tuple[str, ...] = ()
+    end_span: Span = _span()
 
 
 @dataclass(frozen=True, slots=True)
@@ -463,7 +480,7 @@ class Section:
 
 Statement: TypeAlias = (
     "Instruction | Label | Block | VariableDeclaration | BranchTargets | CallTargets | Prototype"
-    " | LocDirective | PragmaDirective"
+    " | LocDirective | PragmaDirective | FileDirective"
 )
 
 Item: TypeAlias = (

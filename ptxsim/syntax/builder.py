@@ -9,11 +9,22 @@ from lark import Token, Transformer, v_args
 
 from ..diagnostics import Span
 from . import ast
+from ._rules import (
+    Problem,
+    declaration_problems,
+    function_problems,
+    head_directive_problem,
+    module_problems,
+    operand_problem,
+)
 
-__all__ = ["Builder", "TooDeep"]
+__all__ = ["Builder", "Misplaced", "TooDeep"]
 
 #: Nesting of expressions, brackets and scopes beyond which text is refused.
-MAX_DEPTH = 200
+MAX_DEPTH = 128
+
+#: Characters of a number beyond which it is refused.
+MAX_LITERAL = 80
 
 _MEMBER_FIELDS = frozenset("xyzwrgba")
 
@@ -44,8 +55,20 @@ def _present(items: Any) -> list[Any]:
     return [i for i in items if i is not None]
 
 
-def integer_value(text: str) -> tuple[int, bool]:
+def _bounded(token: Token) -> str:
+    """The text of a number that is not absurdly long."""
+    if len(token.value) > MAX_LITERAL:
+        raise Misplaced(_at(token), f"a number of {len(token.value)} characters")
+    return token.value  # type: ignore[no-any-return]
+
+
+def _number(token: Token) -> int:
+    return integer_value(token)[0]
+
+
+def integer_value(token: Token) -> tuple[int, bool]:
     """The value of an integer literal and whether it has the suffix U."""
+    text = _bounded(token)
     unsigned = text.endswith("U")
     digits = text[:-1] if unsigned else text
     if len(digits) > 1 and digits[0] == "0" and digits[1] not in "xXbB":
@@ -55,26 +78,37 @@ def integer_value(text: str) -> tuple[int, bool]:
 
 @v_args(inline=True)
 class Builder(Transformer):  # type: ignore[type-arg]
-    """Makes one node for each reduction.  ``depths`` holds how deep nested nodes are."""
+    """Makes one node for each reduction.
+
+    ``depths`` holds how deep nested nodes are, and the nodes, so that the identity of a dropped
+    node is not taken for that of a new one.  ``problems`` collects broken rules that do not
+    hinder the parse.
+    """
 
     def __init__(self) -> None:
         super().__init__()
-        self.depths: dict[int, int] = {}
+        self.problems: list[Problem] = []
+        self.depths: dict[int, tuple[int, Any]] = {}
         self._names: dict[str, str] = {}
         self._opcodes: dict[str, tuple[str, ...]] = {}
 
     def reset(self) -> None:
-        """Forget the depths of the last text."""
+        """Forget what was noted about the last text."""
+        self.problems = []
         self.depths.clear()
 
     def _word(self, token: Token) -> str:
         return self._names.setdefault(token.value, token.value)
 
     def _deeper(self, node: Any, *children: Any) -> Any:
-        depth = 1 + max((self.depths.get(id(c), 0) for c in children), default=0)
+        depth = 1
+        for child in children:
+            known = self.depths.get(id(child))
+            if known is not None and known[0] >= depth:
+                depth = known[0] + 1
         if depth > MAX_DEPTH:
             raise TooDeep(node.span)
-        self.depths[id(node)] = depth
+        self.depths[id(node)] = (depth, node)
         return node
 
     # --- expressions and operands ---------------------------------------------------------------
@@ -89,21 +123,20 @@ class Builder(Transformer):  # type: ignore[type-arg]
         return ast.Name(token.value, _at(token))
 
     def integer(self, token: Token) -> ast.IntLiteral:
-        value, unsigned = integer_value(token.value[:80])
+        value, unsigned = integer_value(token)
         return ast.IntLiteral(value, unsigned, token.value, _at(token))
 
     def decimal(self, token: Token) -> ast.FloatLiteral:
-        bits = struct.unpack("<Q", struct.pack("<d", float(token.value)))[0]
+        bits = struct.unpack("<Q", struct.pack("<d", float(_bounded(token))))[0]
         return ast.FloatLiteral(bits, "decimal", token.value, _at(token))
 
     def hex_float(self, token: Token) -> ast.FloatLiteral:
         kind = "0" + token.value[1].lower()
         return ast.FloatLiteral(int(token.value[2:], 16), kind, token.value, _at(token))
 
-    def group(self, *elements: Any) -> _Group:
-        items = tuple(_present(elements))
-        span = items[0].span.to(items[-1].span) if items else Span(1, 1, 1, 1)
-        group = _Group(items, span)
+    def group(self, opening: Token, *elements: Any) -> _Group:
+        items = tuple(_present(elements[:-1]))
+        group = _Group(items, _at(opening).to(_at(elements[-1])))
         self._deeper(group, *items)
         return group
 
@@ -113,9 +146,19 @@ class Builder(Transformer):  # type: ignore[type-arg]
             if len(node.elements) != 1:
                 raise Misplaced(node.span, "a parenthesised list is only legal in a call")
             node = node.elements[0]
+            if isinstance(node, ast.Vector | ast.Address | ast.Pair):
+                self.problems.append(Problem("this cannot stand in parentheses", node.span))
         return node
 
     def unary(self, operator: Token, operand: Any) -> ast.Unary:
+        if operator == "-" and isinstance(operand, ast.FloatLiteral) and operand.kind != "decimal":
+            self.problems.append(
+                Problem(
+                    "'-' cannot stand before a hexadecimal float",
+                    _at(operator).to(operand.span),
+                    "set the sign bit of the number, or use parentheses",
+                )
+            )
         operand = self._plain(operand)
         node = ast.Unary(operator.value, operand, _at(operator).to(operand.span))
         return self._deeper(node, operand)  # type: ignore[no-any-return]
@@ -135,21 +178,22 @@ class Builder(Transformer):  # type: ignore[type-arg]
         node = ast.Cast(type_.value[1:], operand, _at(type_).to(operand.span))
         return self._deeper(node, operand)  # type: ignore[no-any-return]
 
-    def subscript(self, symbol: Token, index: Any) -> ast.Subscript:
+    def subscript(self, symbol: Token, index: Any, closing: Token) -> ast.Subscript:
         index = self._plain(index)
-        return ast.Subscript(symbol.value, index, _at(symbol).to(index.span))
+        node = ast.Subscript(symbol.value, index, _at(symbol).to(_at(closing)))
+        return self._deeper(node, index)  # type: ignore[no-any-return]
 
-    def masked(self, function: Token, symbol: Token) -> ast.MaskedSymbol:
-        return ast.MaskedSymbol(function.value, symbol.value, _at(function).to(_at(symbol)))
+    def masked(self, function: Token, symbol: Token, closing: Token) -> ast.MaskedSymbol:
+        return ast.MaskedSymbol(function.value, symbol.value, _at(function).to(_at(closing)))
 
-    def vector(self, *elements: Any) -> ast.Vector:
-        items = tuple(self._plain(e) for e in elements)
-        node = ast.Vector(items, items[0].span.to(items[-1].span))
+    def vector(self, opening: Token, *elements: Any) -> ast.Vector:
+        items = tuple([self._plain(e) for e in elements[:-1]])
+        node = ast.Vector(items, _at(opening).to(_at(elements[-1])))
         return self._deeper(node, *items)  # type: ignore[no-any-return]
 
-    def address(self, *parts: Any) -> ast.Address:
-        items = tuple(self._plain(p) for p in parts)
-        node = ast.Address(items, items[0].span.to(items[-1].span))
+    def address(self, opening: Token, *parts: Any) -> ast.Address:
+        items = tuple([self._plain(p) for p in parts[:-1]])
+        node = ast.Address(items, _at(opening).to(_at(parts[-1])))
         return self._deeper(node, *items)  # type: ignore[no-any-return]
 
     def pair(self, first: Any, second: Any) -> ast.Pair:
@@ -186,21 +230,25 @@ class Builder(Transformer):  # type: ignore[type-arg]
         parts, span = opcode
         call = parts[0] == "call"
         items = tuple([self._operand(o, call) for o in operands if o is not None])
+        for item in items:
+            problem = operand_problem(item)
+            if problem is not None:
+                self.problems.append(problem)
         start = guard.span if guard is not None else span
         whole = start.to(items[-1].span) if items else start.to(span)
-        return ast.Instruction(parts, items, guard, whole, span)
+        node = ast.Instruction(parts, items, guard, whole, span)
+        return self._deeper(node, *items)  # type: ignore[no-any-return]
 
     def label(self, name: Token) -> ast.Label:
         return ast.Label(name.value, _at(name))
 
-    def block(self, *body: Any) -> ast.Block:
-        items = tuple(_present(body))
-        span = items[0].span.to(items[-1].span) if items else Span(1, 1, 1, 1)
-        node = ast.Block(items, span)
+    def block(self, opening: Token, *body: Any) -> ast.Block:
+        items = tuple(_present(body[:-1]))
+        node = ast.Block(items, _at(opening).to(_at(body[-1])))
         return self._deeper(node, *items)  # type: ignore[no-any-return]
 
     def table_entry(self, name: Token, count: Token | None) -> str:
-        return str(name.value) if count is None else f"{name.value}<{int(count.value, 0)}>"
+        return name.value if count is None else f"{name.value}<{_number(count)}>"
 
     def branch_targets(self, name: Token, *targets: str) -> ast.BranchTargets:
         return ast.BranchTargets(name.value, targets, _at(name))
@@ -217,13 +265,14 @@ class Builder(Transformer):  # type: ignore[type-arg]
             raise Misplaced(
                 _at(word), "'function_name LABEL, inlined_at FILE LINE COLUMN' expected"
             )
-        place = (int(file), int(line), int(column))
-        return label.value, int(offset.value) if offset else 0, place
+        place = (_number(file), _number(line), _number(column))
+        return label.value, _number(offset) if offset else 0, place
 
     def loc(self, file: Token, line: Token, column: Token, extra: Any) -> ast.LocDirective:
         name, offset, place = extra if extra is not None else (None, 0, None)
         span = _at(file).to(_at(column))
-        return ast.LocDirective(int(file), int(line), int(column), name, offset, place, span)
+        numbers = (_number(file), _number(line), _number(column))
+        return ast.LocDirective(*numbers, name, offset, place, span)
 
     def pragma(self, *texts: Token) -> ast.PragmaDirective:
         return ast.PragmaDirective(
@@ -248,13 +297,18 @@ class Builder(Transformer):  # type: ignore[type-arg]
         from .printer import expression_text
 
         given = [expression_text(self._plain(v)) for v in values if v is not None]
-        return str(name.value[1:]) + (f"({', '.join(given)})" if given else "")
+        text: str = name.value[1:]
+        return text + (f"({', '.join(given)})" if given else "")
 
     def attributes(self, *texts: str) -> tuple[str, tuple[str, ...]]:
         return "attributes", texts
 
     def extent(self, value: Any) -> tuple[str, Any]:
         return "extent", None if value is None else self._plain(value)
+
+    def field_initializer(self, field: Token, value: Any) -> ast.FieldInitializer:
+        span = _at(field).to(value.span)
+        return ast.FieldInitializer(field.value, self._plain(value), span)
 
     def initializer_list(self, *elements: Any) -> ast.InitializerList:
         items = tuple(self._plain(e) for e in elements if e is not None)
@@ -266,7 +320,7 @@ class Builder(Transformer):  # type: ignore[type-arg]
         extents = tuple(i[1] for i in rest if isinstance(i, tuple))
         last = rest[-1] if rest else None
         initializer = None if isinstance(last, tuple) or last is None else self._plain(last)
-        number = None if count is None else integer_value(count.value)[0]
+        number = None if count is None else _number(count)
         return ast.Variable(self._word(name), number, extents, initializer, _at(name))
 
     def declaration(
@@ -275,7 +329,7 @@ class Builder(Transformer):  # type: ignore[type-arg]
         qualifiers: dict[str, Any] = dict(i for i in rest if isinstance(i, tuple))
         type_ = next(i for i in rest if isinstance(i, Token))
         variables = tuple(i for i in rest if isinstance(i, ast.Variable))
-        return ast.VariableDeclaration(
+        node = ast.VariableDeclaration(
             space.value[1:],
             type_.value[1:],
             variables,
@@ -285,11 +339,16 @@ class Builder(Transformer):  # type: ignore[type-arg]
             qualifiers.get("attributes", ()),
             _at(linkage[0] if linkage else space).to(variables[-1].span),
         )
+        self.problems.extend(declaration_problems(node))
+        return node
 
     def item_declaration(self, node: ast.VariableDeclaration) -> ast.VariableDeclaration:
         return node
 
     # --- functions ------------------------------------------------------------------------------
+
+    def count(self, number: Token) -> int:
+        return _number(number)
 
     def pointer(self, space: Token | None, align: Any) -> tuple[str, Any]:
         return "pointer", (space and space.value[1:], None if align is None else self._plain(align))
@@ -311,6 +370,7 @@ class Builder(Transformer):  # type: ignore[type-arg]
             pointer[1] if pointer else None,
             qualifiers.get("attributes", ()),
             _at(space).to(_at(name)),
+            next((i for i in rest if isinstance(i, int)), None),
         )
 
     def parameter_list(self, *parameters: Any) -> tuple[ast.Parameter, ...]:
@@ -323,30 +383,40 @@ class Builder(Transformer):  # type: ignore[type-arg]
     def function_pragma(self, *texts: Token) -> ast.FunctionDirective:
         return ast.FunctionDirective("pragma", tuple(t.value[1:-1] for t in texts), _at(texts[0]))
 
-    def no_body(self) -> None:
-        return None
+    def no_body(self, end: Token) -> tuple[None, Span]:
+        return None, _at(end)
 
-    def body(self, *statements: Any) -> tuple[Any, ...]:
-        return tuple(_present(statements))
+    def body(self, opening: Token, *statements: Any) -> tuple[tuple[Any, ...], Span]:
+        return tuple(_present(statements[:-1])), _at(statements[-1])
 
     def function(self, linkage: tuple[Token, ...], kind: Token, *rest: Any) -> ast.Function:
-        results, name, parameters, *more = rest
-        body = more.pop()
+        attributes, results, name, parameters, *directives, (body, end) = rest
         start = _at(linkage[0] if linkage else kind)
-        return ast.Function(
+        node = ast.Function(
             kind.value[1:],
             name.value,
             results or (),
             parameters or (),
             tuple(t.value[1:] for t in linkage),
-            tuple(more),
+            tuple(directives),
             body,
             start.to(_at(name)),
             _at(name),
+            attributes[1] if attributes else (),
+            end,
         )
+        self.problems.extend(function_problems(node))
+        return node
 
     def labelled_prototype(self, label: Token, *rest: Any) -> ast.Prototype:
         results, name, parameters, *directives = rest
+        if name.value != "_":
+            message = "the function of a prototype is written '_'"
+            self.problems.append(Problem(message, _at(name)))
+        for directive in directives:
+            problem = head_directive_problem(directive, "func")
+            if problem is not None:
+                self.problems.append(problem)
         return ast.Prototype(
             label.value, name.value, results or (), parameters or (), tuple(directives), _at(label)
         )
@@ -355,7 +425,7 @@ class Builder(Transformer):  # type: ignore[type-arg]
 
     def version(self, number: Token) -> ast.VersionDirective:
         major, _, minor = number.value.partition(".")
-        if not (major.isdigit() and minor.isdigit()):
+        if not (major.isdigit() and minor.isdigit() and len(number.value) < 8):
             raise Misplaced(_at(number), "a version such as 9.0 is expected")
         return ast.VersionDirective(int(major), int(minor), _at(number))
 
@@ -364,24 +434,21 @@ class Builder(Transformer):  # type: ignore[type-arg]
         return ast.TargetDirective(tuple(n.value for n in names), span)
 
     def address_size(self, size: Token) -> ast.AddressSizeDirective:
-        return ast.AddressSizeDirective(integer_value(size.value)[0], _at(size))
+        return ast.AddressSizeDirective(_number(size), _at(size))
 
     def file(
         self, index: Token, path: Token, time: Token | None, size: Token | None
     ) -> ast.FileDirective:
         return ast.FileDirective(
-            int(index.value),
+            _number(index),
             path.value[1:-1],
-            int(time.value) if time else None,
-            int(size.value) if size else None,
+            _number(time) if time is not None else None,
+            _number(size) if size is not None else None,
             _at(index).to(_at(path)),
         )
 
     def alias(self, name: Token, target: Token) -> ast.AliasDirective:
         return ast.AliasDirective(name.value, target.value, _at(name).to(_at(target)))
-
-    def debug_line(self, token: Token) -> None:
-        return None
 
     def section_reference(self, name: Token, plus: Token | None, offset: Token | None) -> Any:
         node = ast.Name(name.value, _at(name))
@@ -397,6 +464,7 @@ class Builder(Transformer):  # type: ignore[type-arg]
 
     def start(self, *items: Any) -> ast.Module:
         kept = tuple(_present(items))
+        self.problems.extend(module_problems(kept))
         return ast.Module(kept, kept[0].span.to(kept[-1].span) if kept else Span(1, 1, 1, 1))
 
 

@@ -6,274 +6,126 @@ several errors are found in one go; their number, and the work spent on them, ar
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
+from threading import Lock
 from typing import Any
 
-from lark import Lark, Token
-from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedToken
+from lark import Lark
+from lark.exceptions import UnexpectedInput
 
-from ..diagnostics import Diagnostic, Source, Span, did_you_mean
+from ..diagnostics import Diagnostic, Source, Span
 from ..errors import PtxError
 from . import ast
+from ._messages import CODES, diagnostic_of, problem_diagnostic
+from ._recovery import blanked, without_statement
 from .builder import Builder, Misplaced, TooDeep
 from .grammar import grammar_text
 
 __all__ = ["CODES", "parse", "parse_statement"]
 
-CODES = {
-    "PTX001": "unexpected word or symbol",
-    "PTX002": "character that PTX does not know",
-    "PTX003": "unexpected end of the text",
-    "PTX004": "nested too deeply",
-    "PTX005": "unterminated comment or string",
-    "PTX006": "construct that is illegal where it stands",
-}
-
 _MAX_ERRORS = 20
-#: Bytes parsed again after errors, all together.
-_RETRY_BYTES = 2_000_000
+#: Characters parsed again after errors, all together.
+_RETRY_CHARACTERS = 2_000_000
 
-_DIRECTIVES = [
-    ".version",
-    ".target",
-    ".address_size",
-    ".file",
-    ".loc",
-    ".pragma",
-    ".section",
-    ".alias",
-    ".extern",
-    ".visible",
-    ".weak",
-    ".common",
-    ".entry",
-    ".func",
-    ".reg",
-    ".const",
-    ".global",
-    ".local",
-    ".param",
-    ".shared",
-    ".align",
-    ".attribute",
-    ".branchtargets",
-    ".calltargets",
-    ".callprototype",
-    ".maxntid",
-    ".reqntid",
-    ".maxnreg",
-    ".minnctapersm",
-    ".reqnctapercluster",
-    ".explicitcluster",
-    ".maxclusterrank",
-    ".blocksareclusters",
-    ".noreturn",
-    ".ptr",
-]
-
-_WORDS = {
-    "NAME": "a name", "DOTNAME": "an instruction", "DOTTED": "a type or modifier", "INT": "an integer",
-    "FLOAT": "a number", "HEXFLOAT": "a number", "STRING": "a string", "SPACE": "a state space",
-    "LINKAGE": "a linkage directive", "FUNCTION": "'.entry' or '.func'", "VECTOR": "'.v2' or '.v4'",
-    "COMMA": "','", "SEMICOLON": "';'", "COLON": "':'", "LPAR": "'('", "RPAR": "')'", "LBRACE": "'{'",
-    "RBRACE": "'}'", "LSQB": "'['", "RSQB": "']'", "EQUAL": "'='", "AT": "'@'", "LESSTHAN": "'<'",
-    "LESS": "'<'", "GREATER": "'>'", "MORETHAN": "'>'", "$END": "the end of the text",
-}  # fmt: skip
-
-_OPERATORS = frozenset(
-    [
-        "OROR",
-        "ANDAND",
-        "PIPE",
-        "CARET",
-        "AMPERSAND",
-        "EQUALITY",
-        "RELATION",
-        "LESS",
-        "GREATER",
-        "SHIFT",
-        "PLUS",
-        "MINUS",
-        "STAR",
-        "SLASH",
-        "PERCENT",
-        "QMARK",
-    ]
-)
-_OPERAND_STARTS = frozenset(["NAME", "DOTNAME", "INT", "FLOAT", "HEXFLOAT", "LPAR"])
+#: The builder has state, so one text is parsed at a time.
+_LOCK = Lock()
 
 
-@lru_cache(maxsize=2)
-def _parser(start: str) -> tuple[Lark, Builder]:
+@lru_cache(maxsize=1)
+def _parser() -> tuple[Lark, Builder]:
     builder = Builder()
     lark = Lark(
-        grammar_text(), parser="lalr", lexer="basic", start=start, transformer=builder,
+        grammar_text("ptx.lark"),
+        parser="lalr",
+        lexer="basic",
+        start=["start", "instruction"],
+        transformer=builder,
         maybe_placeholders=True,
-    )  # fmt: skip
+    )
     return lark, builder
 
 
 def parse(text: str, name: str = "<string>") -> ast.Module:
-    """The syntax tree of a module; :class:`ptxsim.PtxError` with every syntax error found."""
-    node = _parse(text, name, "start")
+    """The syntax tree of a module; :class:`ptxsim.PtxError` with every syntax error found.
+
+    >>> parse(".version 8.0 .target sm_80").items[1].targets
+    ('sm_80',)
+    """
+    node = _Attempts(text, name, "start").node()
     assert isinstance(node, ast.Module)
     return node
 
 
 def parse_statement(text: str) -> ast.Instruction:
-    """The syntax node of a single instruction such as ``add.s32 %r1, %r2, 1;``."""
-    node = _parse(text, "<statement>", "instruction")
+    """The syntax node of a single instruction.
+
+    >>> parse_statement("@p add.s32 %r1, %r2, 1;").opcode
+    ('add', 's32')
+    """
+    node = _Attempts(text, "<statement>", "instruction").node()
     assert isinstance(node, ast.Instruction)
     return node
 
 
-def _parse(text: str, name: str, start: str) -> Any:
-    lark, builder = _parser(start)
-    diagnostics: list[Diagnostic] = []
-    rest = text
-    budget = _RETRY_BYTES
-    while True:
-        builder.reset()
+class _Attempts:
+    """One text, parsed until nothing wrong is left of it."""
+
+    def __init__(self, text: str, name: str, start: str) -> None:
+        self.source = Source(name, text)
+        self.start = start
+        self.rest = text
+        self.budget = _RETRY_CHARACTERS
+        self.stopped: list[Diagnostic] = []
+        self.broken: dict[tuple[Span, str], Diagnostic] = {}
+
+    def node(self) -> Any:
+        """The node of the whole text; PtxError if anything is wrong with it."""
+        with _LOCK:
+            node = self._parse()
+            while node is None and self._shorten():
+                node = self._parse()
+        if not self.stopped and not self.broken:
+            return node
+        found = [*self.stopped, *self.broken.values()]
+        found.sort(key=lambda d: (d.span.line, d.span.column))
+        raise PtxError(found[:_MAX_ERRORS], self.source)
+
+    def _parse(self) -> Any:
+        """The node of what is left of the text, or None after an error."""
+        lark, builder = _parser()
         try:
-            node = lark.parse(rest)
-        except (UnexpectedCharacters, UnexpectedToken, UnexpectedEOF, TooDeep, Misplaced) as error:
-            diagnostic = _diagnostic(error, lark, rest)
-            diagnostics.append(diagnostic)
-            budget -= len(rest)
-            shorter = _without_statement(rest, diagnostic.span)
-            if shorter is None or len(diagnostics) >= _MAX_ERRORS or budget < 0:
-                break
-            rest = shorter
-        else:
-            if not diagnostics:
-                return node
-            break
+            return lark.parse(self.rest, start=self.start)
+        except (UnexpectedInput, TooDeep, Misplaced) as error:
+            self.stopped.append(diagnostic_of(error, lark, self.rest))
+            return None
         finally:
+            for problem in builder.problems:
+                key = problem.span, problem.message
+                self.broken.setdefault(key, problem_diagnostic(problem))
             builder.reset()
-    raise PtxError(diagnostics, Source(name, text))
 
+    def _shorten(self) -> bool:
+        """Blank out the cause of the last error; false when it is time to stop."""
+        last = self.stopped[-1]
+        self.budget -= len(self.rest)
+        unclosed = last.code == "PTX005" and "comment" in last.message
+        if len(self.stopped) >= _MAX_ERRORS or self.budget < 0 or unclosed:
+            return False
+        position = self._offset(last.span.line, last.span.column)
+        shorter = self._without_linkage(last) or without_statement(self.rest, position)
+        if shorter is None:
+            return False
+        self.rest = shorter
+        return True
 
-# --- messages ---------------------------------------------------------------------------------------
+    def _without_linkage(self, last: Diagnostic) -> str | None:
+        """A misspelt linkage alone is dropped, so that the function behind it is still seen."""
+        words = tuple(f"did you mean '.{w}'" for w in ("visible", "extern", "weak", "common"))
+        if last.code != "PTX001" or not (last.help or "").startswith(words):
+            return None
+        begin = self._offset(last.span.line, last.span.column)
+        return blanked(self.rest, begin, self._offset(last.span.end_line, last.span.end_column))
 
-
-def _diagnostic(error: Exception, lark: Lark, text: str) -> Diagnostic:
-    if isinstance(error, TooDeep):
-        return Diagnostic("PTX004", "the text is nested too deeply here", error.span)
-    if isinstance(error, Misplaced):
-        return Diagnostic("PTX006", error.message, error.span)
-    if isinstance(error, UnexpectedToken) and error.token.type != "$END":
-        return _unexpected_token(error, lark)
-    if isinstance(error, UnexpectedCharacters):
-        return _unexpected_character(error, text)
-    lines = text.rstrip().split("\n")
-    at = Span(len(lines), len(lines[-1]) + 1, len(lines), len(lines[-1]) + 2)
-    accepts = getattr(error, "accepts", None) or getattr(error, "expected", None) or ()
-    return Diagnostic("PTX003", f"the text ends too early; {_expected(accepts, lark)}", at)
-
-
-def _unexpected_character(error: UnexpectedCharacters, text: str) -> Diagnostic:
-    at = Span(error.line, error.column, error.line, error.column + 1)
-    position = error.pos_in_stream or 0
-    if text.startswith("/*", position):
-        return Diagnostic("PTX005", "this comment is not closed by '*/'", at)
-    if text.startswith('"', position):
-        return Diagnostic("PTX005", "this string is not closed on its line", at)
-    character = text[position : position + 1]
-    following = re.match(r"[\w.]+", text[position : position + 40])
-    shown = following.group() if following and character.isdigit() else character
-    if character.isdigit():
-        return Diagnostic(
-            "PTX002",
-            f"'{shown}' is not a number of PTX",
-            at,
-            help="numbers are decimal, 0x hexadecimal, 0b binary, 0 octal, with suffix U; "
-            "floats such as 1.0, 1e3, 0f3F800000",
-        )
-    return Diagnostic("PTX002", f"the character {character!r} is not known to PTX", at)
-
-
-def _unexpected_token(error: UnexpectedToken, lark: Lark) -> Diagnostic:
-    token = error.token
-    span = Span(token.line or 1, token.column or 1, token.end_line or 1, token.end_column or 2)
-    expected = set(error.accepts or error.expected)
-    hint = None
-    if token.type in ("DOTTED", "DOTNAME"):
-        known = [d for d in _DIRECTIVES if _terminal_matches(d, expected, lark)] or _DIRECTIVES
-        hint = did_you_mean(token.value, known)
-    previous = getattr(error, "token_history", None)
-    after = f" after '{previous[-1]}'" if previous and isinstance(previous[-1], Token) else ""
-    return Diagnostic(
-        "PTX001", f"unexpected '{token}'{after}; {_expected(expected, lark)}", span, help=hint
-    )
-
-
-def _terminal_matches(word: str, expected: set[str], lark: Lark) -> bool:
-    for name in expected:
-        if name == "$END":
-            continue
-        try:
-            pattern = lark.get_terminal(name).pattern.to_regexp()
-        except KeyError:
-            continue
-        if re.fullmatch(pattern, word):
-            return True
-    return False
-
-
-def _expected(names: Any, lark: Lark) -> str:
-    """What could stand here, in PTX words."""
-    left = set(names)
-    words: list[str] = []
-    if len(_OPERATORS & left) > 8:
-        left -= _OPERATORS
-    if left >= _OPERAND_STARTS:
-        left -= _OPERAND_STARTS | {"PLUS", "MINUS", "TILDE", "BANG", "LBRACE", "LSQB"}
-        words.append("an operand")
-    for name in sorted(left):
-        if name in _WORDS:
-            words.append(_WORDS[name])
-            continue
-        try:
-            pattern = lark.get_terminal(name).pattern
-        except KeyError:
-            continue
-        words.append(f"'{pattern.value}'")
-    words = sorted(set(words), key=lambda w: (w.startswith("'."), w))
-    if not words:
-        return "nothing may follow here"
-    if len(words) > 7:
-        words = [*words[:6], "..."]
-    return "expected " + (
-        words[0] if len(words) == 1 else ", ".join(words[:-1]) + " or " + words[-1]
-    )
-
-
-# --- going on after an error ------------------------------------------------------------------------
-
-_BOUNDARY = re.compile(r"[;{}]|//[^\n]*|/\*.*?\*/", re.S)
-
-
-def _without_statement(text: str, span: Span) -> str | None:
-    """The text with the statement around ``span`` blanked out, or None if nothing is left of it."""
-    lines = text.split("\n")
-    position = sum(len(line) + 1 for line in lines[: span.line - 1]) + span.column - 1
-    if position >= len(text):
-        return None
-    begin = 0
-    for found in _BOUNDARY.finditer(text[max(0, position - 4000) : position]):
-        if found.group() in ";{}":
-            begin = found.end()
-    begin += max(0, position - 4000)
-    end = len(text)
-    for found in _BOUNDARY.finditer(text, position):
-        if found.group() == ";":
-            end = found.end()
-            break
-        if found.group() in "{}":
-            end = found.start() if found.start() > position else found.end()
-            break
-    blank = re.sub(r"[^\n]", " ", text[begin:end])
-    if not blank or blank == text[begin:end]:
-        return None
-    return text[:begin] + blank + text[end:]
+    def _offset(self, line: int, column: int) -> int:
+        lines = self.source.lines[: line - 1]
+        return sum(map(len, lines)) + len(lines) + column - 1

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable, Iterator
+from math import isfinite
 from typing import Any
 
 from . import ast
@@ -21,7 +23,7 @@ def to_text(node: ast.Module) -> str:
     return "".join(line + "\n" for item in node.items for line in item_lines(item))
 
 
-# --- expressions and operands -----------------------------------------------------------------------
+# --- expressions and operands ---------------------------------------------------------------------
 
 
 def expression_text(node: Any, outer: int = 0) -> str:
@@ -31,11 +33,15 @@ def expression_text(node: Any, outer: int = 0) -> str:
             return text
         case ast.Member(base, field):
             return f"{base}.{field}"
-        case ast.IntLiteral() | ast.FloatLiteral():
-            return node.text
+        case ast.IntLiteral(value, unsigned):
+            return node.text or f"{value}{'U' if unsigned else ''}"
+        case ast.FloatLiteral():
+            return node.text or _float_text(node)
         case ast.Unary(operator, operand):
             inner = expression_text(operand, _UNARY)
-            space = " " if inner[0] in "+-" or (operator == "-" and inner[0] in "0.") else ""
+            if operator == "-" and isinstance(operand, ast.FloatLiteral):
+                inner = f"({inner})" if inner[1:2] in tuple("fFdD") else inner
+            space = " " if inner[0] in "+-" else ""
             text = f"{operator}{space}{inner}"
             return f"({text})" if outer > _UNARY else text
         case ast.Binary(operator, left, right):
@@ -67,11 +73,19 @@ def expression_text(node: Any, outer: int = 0) -> str:
     raise AssertionError(node)
 
 
+def _float_text(node: ast.FloatLiteral) -> str:
+    """A spelling for a literal that was made and not parsed."""
+    if node.kind != "decimal":
+        return f"{node.kind}{node.bits:0{8 if node.kind == '0f' else 16}X}"
+    value = struct.unpack("<d", struct.pack("<Q", node.bits))[0]
+    return repr(value) if isfinite(value) and node.bits >> 63 == 0 else f"0d{node.bits:016X}"
+
+
 def _list(nodes: Iterable[Any]) -> str:
     return ", ".join(expression_text(n) for n in nodes)
 
 
-# --- statements -------------------------------------------------------------------------------------
+# --- statements -----------------------------------------------------------------------------------
 
 
 def statement_text(node: ast.Instruction) -> str:
@@ -109,10 +123,12 @@ def statement_lines(node: Any, indent: str = "\t") -> Iterator[str]:
                 yield indent + line
 
 
-# --- declarations -----------------------------------------------------------------------------------
+# --- declarations ---------------------------------------------------------------------------------
 
 
 def _initializer(node: Any) -> str:
+    if isinstance(node, ast.FieldInitializer):
+        return f"{node.field} = {expression_text(node.value)}"
     if isinstance(node, ast.InitializerList):
         return "{" + ", ".join(_initializer(e) for e in node.elements) + "}"
     return expression_text(node)
@@ -151,7 +167,8 @@ def _parameter(p: ast.Parameter) -> str:
         out += " .ptr" + (f" .{p.pointer_space}" if p.pointer_space else "")
         if p.pointer_align is not None:
             out += f" .align {expression_text(p.pointer_align)}"
-    return f"{out} {p.name}{_extents(p.extents)}"
+    count = f"<{p.count}>" if p.count is not None else ""
+    return f"{out} {p.name}{count}{_extents(p.extents)}"
 
 
 def _parameters(parameters: tuple[ast.Parameter, ...]) -> str:
@@ -176,7 +193,9 @@ def function_head(node: ast.Function) -> list[str]:
     """The lines of a function before its body."""
     linkage = "".join(f".{word} " for word in node.linkage)
     results = _parameters(node.results) + " " if node.results else ""
-    head = f"{linkage}.{node.kind} {results}{node.name}"
+    attributes = ", ".join("." + a for a in node.attributes)
+    attributes = f".attribute({attributes}) " if attributes else ""
+    head = f"{linkage}.{node.kind} {attributes}{results}{node.name}"
     if not node.parameters:
         lines = [head + "()"]
     else:

@@ -5,8 +5,6 @@ The tables were judged by ptxas 13.5 (accepted-lines, directives) and 13.0 (lexi
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from samples import HEADER, rows, wrapped
 
@@ -29,32 +27,6 @@ EXCEPTIONS = {
     ),
 }
 
-#: Where this front end still differs from the assembler; a closed gap has to leave this set.
-GAPS = {
-    "mov.b64 %rd1,gv-8;",
-    "mov.b64 %rd1,8+gv;",
-    "mov.b64 %rd1,gv+%rd2;",
-    "mov.f32 %f1,-0f3f800000;",
-    "add.f32 %f1,%f2,-0f3f800000;",
-    "ld.global.b32 %r1,[%rd1-4];",
-    "ld.shared.b32 %r1,[sv+%r2];",
-    "ld.shared.b32 %r1,[%r2+sv];",
-    ".entry q() .minreg 24 {ret;}",
-    ".func f() .maxnreg 32 {ret;}",
-    ".global .texref t = {width = 5};",
-    ".entry q(){P: .callprototype (.param .b32 r) fn (.param .b32 a); ret;}",
-    ".global .b32 WARP_SZ;",
-    ".global .b32 _;",
-}
-
-
-def _params(table: list[dict[str, str]], key: str) -> list[Any]:
-    gap = pytest.mark.xfail(reason="differs from the assembler", strict=True)
-    return [
-        pytest.param(row, id=row[key][:40], marks=[gap] if row[key] in GAPS else [])
-        for row in table
-    ]
-
 
 def _parses(text: str) -> bool:
     try:
@@ -72,7 +44,7 @@ def test_accepted_lines(begin: int) -> None:
     assert _parses(wrapped(*batch)), [line for line in batch if not _parses(wrapped(line))]
 
 
-@pytest.mark.parametrize("row", _params(PROBES, "line"))
+@pytest.mark.parametrize("row", PROBES, ids=lambda row: row["line"][:40])
 def test_lexical_probe(row: dict[str, str]) -> None:
     if row["result"] == "accept":
         assert _parses(wrapped(row["line"]))
@@ -80,7 +52,7 @@ def test_lexical_probe(row: dict[str, str]) -> None:
         assert not _parses(wrapped(row["line"]))
 
 
-@pytest.mark.parametrize("row", _params(DIRECTIVES, "text"))
+@pytest.mark.parametrize("row", DIRECTIVES, ids=lambda row: row["text"][:40])
 def test_directive(row: dict[str, str]) -> None:
     text = row["text"]
     if row["result"] == "accept" or text in EXCEPTIONS:

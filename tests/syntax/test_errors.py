@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from samples import HEADER
 
-from ptxsim.diagnostics import Diagnostic
+from ptxsim.diagnostics import Diagnostic, render
 from ptxsim.errors import PtxError
-from ptxsim.syntax import parse, parse_statement, to_text
+from ptxsim.syntax import ast, parse, parse_statement, to_text
 from ptxsim.syntax.parser import CODES
 
 KERNEL = HEADER + ".entry k()\n{\n%s\n}\n"
@@ -30,18 +30,57 @@ def _marked(text: str, d: Diagnostic) -> str:
     ("body", "code", "marked"),
     [
         ("add.s32 %r1, %r2 %r3;", "PTX001", "%r3"),
+        ("ld.global.v2.b32 {%r1,,%r2}, [%rd1];", "PTX001", ","),
         ("add.s32 %r1,%r2,%r3;;", "PTX001", ";"),
         ("@%p1 @%p2 exit;", "PTX001", "@"),
+        ("@!%p1{ exit; }", "PTX001", "{"),
         ("L 10: exit;", "PTX001", ":"),
+        ("mov.b32 %r1, 08;", "PTX002", "08"),
+        ("mov.b32 %r1, 12u;", "PTX002", "12u"),
+        ("mov.f32 %f1, 1.0f;", "PTX002", "1.0f"),
         ("mov.b32 %r1, 'A';", "PTX002", "'"),
         ("add. s32 %r1,%r2,%r3;", "PTX002", "."),
         ('.pragma "nounroll;', "PTX005", '"'),
+        ("mov.f32 %f1, -0f3f800000;", "PTX006", "-0f3f800000"),
+        ("ld.global.b32 %r1, [%rd1-4];", "PTX006", "%rd1"),
+        ("ld.global.b32 %r1, [%rd1+%r2];", "PTX006", "%r2"),
+        ("mov.b64 %rd1, 8+gv;", "PTX006", "gv"),
+        ("setp.eq.s32 %p1||%p2, %r1, %r2;", "PTX006", "%p1"),
+        ("mov.b32 %r1, (1, 2);", "PTX006", "(1, 2)"),
+        ("mov.b32 %r1, " + "7" * 81 + ";", "PTX006", "7" * 81),
+        (".reg .b32 _;", "PTX006", "_"),
+        (".reg .b32 WARP_SZ;", "PTX006", "WARP_SZ"),
+        ("P: .callprototype _ () .nortrn;", "PTX006", ".nortrn"),
+        ("P: .callprototype (.param .b32 r) fn (.param .b32 a);", "PTX006", "fn"),
     ],
 )
 def test_one_error_in_a_body(body: str, code: str, marked: str) -> None:
     text = KERNEL % body
     (d,) = _errors(text)
     assert (d.code, d.span.line, _marked(text, d)) == (code, 6, marked)
+
+
+@pytest.mark.parametrize(
+    ("item", "marked"),
+    [
+        (".entry q() .minreg 24 {ret;}", ".minreg"),
+        (".func f() .maxnreg 32 {ret;}", ".maxnreg"),
+        (".entry q() .maxntid {ret;}", ".maxntid"),
+        (".entry q() .maxnreg x {ret;}", "x"),
+        (".entry (.param .b32 r) q(){ret;}", ".param .b32 r"),
+        (".visible .visible .entry q(){ret;}", ".visible .visible .entry q"),
+        (".func _(){ret;}", "_"),
+        (".global .b32 x[1.5];", "1.5"),
+        (".global .align -4 .b32 x;", "-4"),
+        (".address_size 64", "64"),
+        (".loc 1 2 3", "1 2 3"),
+        (".sreg .b32 q;", ".sreg .b32 q"),
+    ],
+)
+def test_one_error_in_a_module(item: str, marked: str) -> None:
+    text = HEADER + item
+    (d,) = _errors(text)
+    assert (d.code, _marked(text, d)) == ("PTX006", marked)
 
 
 def test_all_errors_of_a_file() -> None:
@@ -58,12 +97,40 @@ def test_all_errors_of_a_file() -> None:
     ]
 
 
+def test_an_error_does_not_hide_or_invent_others() -> None:
+    """A misspelt linkage costs one message; the body behind it is still read."""
+    text = HEADER + ".visble .entry k()\n{\n add.s32 a b;\n ret;\n}\n.entry ok() { ret; }\n"
+    assert [(d.span.line, d.span.column) for d in _errors(text)] == [(4, 1), (6, 12)]
+
+
+def test_words_are_those_of_ptx() -> None:
+    """No name of a terminal, no regular expression."""
+    for body in ("add.s32 %r1 %r2;", "ld.b32 [;", ".reg b32 x;", "call (a,;", "}", "{", ".x y;"):
+        for d in _errors(KERNEL % body):
+            assert not any(w in d.message for w in ("__", "RBRACE", "NAME", "[^", "$END"))
+    (d,) = _errors(KERNEL % "add.s32 %r1, %r2 %r3;")
+    assert d.message == "unexpected '%r3'; expected ',' or ';'"
+
+
+def test_rendered_with_a_caret() -> None:
+    with pytest.raises(PtxError) as caught:
+        parse(".version 8.0\n.target sm_80\n.address_size 64\n.globl .b32 x;\n", "k.ptx")
+    shown = render(caught.value.diagnostics[0], caught.value.source)
+    assert shown.split("\n") == [
+        "k.ptx:4:1: error: unexpected '.globl'; expected a directive of the module [PTX001]",
+        "    4 | .globl .b32 x;",
+        "      | ^~~~~~",
+        "  help: did you mean '.global' or '.local' or '.loc'?",
+    ]
+
+
 @pytest.mark.parametrize(
     ("text", "meant"),
     [
         (".visble .entry k() { ret; }", "'.visible'"),
         (".entri k() { ret; }", "'.entry'"),
         (".globl .b32 x;", "'.global'"),
+        (".entry k() .maxnitd 32 { ret; }", "'.maxntid'"),
         (".entry k() { T: .branchtarget A; }", "'.branchtargets'"),
         (".adress_size 64", "'.address_size'"),
     ],
@@ -72,6 +139,18 @@ def test_did_you_mean(text: str, meant: str) -> None:
     help_ = _errors(".version 8.0\n.target sm_80\n" + text)[0].help
     assert help_ is not None
     assert help_.startswith(f"did you mean {meant}")
+
+
+def test_missing_semicolon_is_suspected() -> None:
+    (d,) = _errors(KERNEL % "bra L\nadd.s32 %r1, %r2, %r3;")
+    assert d.help == "is a ';' missing at the end of the statement before?"
+
+
+@pytest.mark.parametrize("text", ["/* abc", ".entry k() { ret; } /*", "mov.b32 a, 5 /* x;\n\n"])
+def test_unterminated_comment(text: str) -> None:
+    last = _errors(HEADER + text)[-1] if not text.startswith("mov") else _errors(KERNEL % text)[-1]
+    assert last.code == "PTX005"
+    assert "comment" in last.message
 
 
 @pytest.mark.parametrize("text", [".version", ".entry k() {", ".entry k(", ".global .b32 x ="])
@@ -90,11 +169,12 @@ def test_end_of_text(text: str) -> None:
         "mov.b32 a, " + "(" * 1000 + "1" + ")" * 1000 + ";",
         "mov.b32 a, " + "-" * 1000 + "1;",
         "mov.b32 a, " + "1+" * 1000 + "1;",
+        "mov.b32 a, " + "g[" * 1000 + "1" + "]" * 1000 + ";",
         "{" * 1000 + "}" * 1000,
         "mov.b32 a, " + "(" * 100_000,
         "{" * 50_000,
     ],
-    ids=["parentheses", "unary", "binary", "scopes", "open (", "open {"],
+    ids=["parentheses", "unary", "binary", "subscripts", "scopes", "open (", "open {"],
 )
 def test_nesting_is_bounded(body: str) -> None:
     code = "PTX001" if body.endswith("(") else "PTX003" if body.endswith("{") else "PTX004"
@@ -104,6 +184,42 @@ def test_nesting_is_bounded(body: str) -> None:
 def test_deepest_legal_nesting_can_be_printed_and_compared() -> None:
     tree = parse(KERNEL % ("{" * 60 + "mov.b32 a, " + "-(" * 60 + "1" + ")" * 60 + ";" + "}" * 60))
     assert parse(to_text(tree)) == tree
+
+
+def test_depth_does_not_add_up_over_a_file() -> None:
+    """Nodes that are dropped on the way must not leave their depth behind."""
+    tree = parse(KERNEL % ("call (x), f, (((y+1)+2));\n" * 3000))
+    function = tree.items[-1]
+    assert isinstance(function, ast.Function)
+    assert function.body is not None
+    assert len(function.body) == 3000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ".entry k() { .loc 0x1 2 3\n ret; }",
+        ".entry k() { .loc 1U 2 3\n ret; }",
+        '.file 0x1 "a"',
+        ".entry k() { T: .branchtargets A<017>; ret; }",
+    ],
+)
+def test_any_integer_spelling_in_directives(text: str) -> None:
+    tree = parse(text)
+    assert parse(to_text(tree)) == tree
+
+
+def test_overlong_numbers_are_refused_everywhere() -> None:
+    digits = "9" * 5000
+    for text in (
+        f".version {digits}.0",
+        f'.file {digits} "a"',
+        f".global .b64 x = {digits};",
+        f".global .f64 x = {digits}.0;",
+        f".global .b32 x<{digits}>;",
+    ):
+        (d,) = _errors(text)
+        assert d.code == "PTX006"
 
 
 def test_parse_statement_takes_exactly_one() -> None:
