@@ -121,7 +121,10 @@ class Atom(_Atomic):
 
     forms = (
         *_forms("=~d.type, "),
-        Form(f"{_HEAD} op:{{exch}} {_HINT} type:{{b32 b64}}", "=~d.type, [a], b.type, cache.b64?hint"),
+        Form(
+            f"{_HEAD} op:{{exch}} {_HINT} type:{{b32 b64}}",
+            "=~d.type, [a], b.type, cache.b64?hint",
+        ),
         Form(
             f"{_HEAD} op:{{cas}} {_HINT} type:{{b16@6.3+sm_70 b32 b64}}",
             "=~d.type, [a], b.type, c.type, cache.b64?hint",
@@ -131,7 +134,8 @@ class Atom(_Atomic):
             floor="8.3+sm_90", unsupported="128-bit atomics are not modelled",
         ),
         Form(
-            f"{_HEAD} op:{{cas}} {_HINT} type:{{b128}}", "=~d.type, [a], b.type, c.type, cache.b64?hint",
+            f"{_HEAD} op:{{cas}} {_HINT} type:{{b128}}",
+            "=~d.type, [a], b.type, c.type, cache.b64?hint",
             floor="8.3+sm_90", unsupported="128-bit atomics are not modelled",
         ),
     )  # fmt: skip

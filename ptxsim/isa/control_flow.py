@@ -155,6 +155,12 @@ class Pmevent(Instruction):
 
     forms = (Form("mask?:{mask@3.0}", "#a.u32"),)
 
+    def check_constant(self, name: str, value: int, m: Mods) -> str | None:
+        """There are 16 events (PTX ISA 9.1, pmevent)."""
+        if not m.mask and value > 15:
+            return f"events are numbered 0 to 15, not {value}"
+        return None
+
     def bind(self, b: Any) -> Step:
         return _nothing
 

@@ -37,9 +37,7 @@ class Cvt(Pure):
     forms = (
         Form(f"sat? dtype:{{{_INTS}}} atype:{{{_INTS}}}", _OPERANDS),
         Form(f"rnd:{_ROUND_FLOAT} ftz? sat? dtype:{{f32 f64}} atype:{{{_INTS}}}", _OPERANDS),
-        Form(
-            f"rnd:{_ROUND_FLOAT} sat? dtype:{{f16}} atype:{{{_INTS}}}", _OPERANDS
-        ),
+        Form(f"rnd:{_ROUND_FLOAT} sat? dtype:{{f16}} atype:{{{_INTS}}}", _OPERANDS),
         Form(f"rnd:{_ROUND_FLOAT} dtype:{{bf16}} atype:{{{_INTS}}}", _OPERANDS, floor="7.8+sm_90"),
         Form(f"irnd:{_ROUND_INT} ftz? sat? dtype:{{{_INTS}}} atype:{{f32 f64 f16}}", _OPERANDS),
         Form(
@@ -50,9 +48,7 @@ class Cvt(Pure):
         Form("sat? dtype:{f16} atype:{f16}", _OPERANDS),
         Form(f"irnd:{_ROUND_INT} ftz? sat? dtype:{{f32}} atype:{{f32}}", _OPERANDS),
         Form(f"irnd:{_ROUND_INT} sat? dtype:{{f64}} atype:{{f64}}", _OPERANDS),
-        Form(
-            f"irnd:{_ROUND_INT} ftz? sat? dtype:{{f16}} atype:{{f16}}", _OPERANDS
-        ),
+        Form(f"irnd:{_ROUND_INT} ftz? sat? dtype:{{f16}} atype:{{f16}}", _OPERANDS),
         Form(f"irnd:{_ROUND_INT} dtype:{{bf16}} atype:{{bf16}}", _OPERANDS, floor="7.8+sm_90"),
         Form("ftz? sat? dtype:{f64} atype:{f32 f16}", _OPERANDS),
         Form("ftz? sat? dtype:{f32} atype:{f16}", _OPERANDS),
@@ -160,7 +156,10 @@ class CvtNarrowPair(_Packed):
             "rnd:{rn} satfinite relu? dtype:{e2m1x2 e2m3x2 e3m2x2} atype:{f16x2 bf16x2}", _OPERANDS,
             floor=f"9.1+{_NARROW}",
         ),
-        Form("rnd:{rz rp} satfinite? dtype:{ue8m0x2} atype:{bf16x2}", _OPERANDS, floor=f"8.6+{_NARROW}"),
+        Form(
+            "rnd:{rz rp} satfinite? dtype:{ue8m0x2} atype:{bf16x2}", _OPERANDS,
+            floor=f"8.6+{_NARROW}",
+        ),
     )  # fmt: skip
 
     def evaluate(self, m: Mods) -> Callable[..., Any]:

@@ -29,7 +29,7 @@ def coverage_table() -> list[dict[str, Any]]:
     for name in sorted(MNEMONICS | set(registry.names())):
         if name == "unsupported":
             continue
-        records = registry[name] if name in registry else []
+        records = registry.get(name)
         forms = [f for r in records for f in r.forms]
         modelled = sum(not f.unsupported for f in forms)
         rows.append(

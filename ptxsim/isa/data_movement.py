@@ -158,7 +158,20 @@ class MovUnpack4(_Unpack):
     forms = (Form("type:{b32 b64 b128@8.3+sm_70}", "=~d.part*number, a.type"),)
 
 
-# --- loads ------------------------------------------------------------------------------------------
+@instruction("mov", isa=_SECTION + "mov")
+class MovVector(Instruction):
+    """Copy the four components of a special register."""
+
+    forms = (
+        Form(
+            "vec:{v4} type:{b32 u32 s32}",
+            "=~d.type*vec, @vector",
+            unsupported="mov.v4 is not modelled; move the components one by one",
+        ),
+    )
+
+
+# --- loads ----------------------------------------------------------------------------------------
 
 
 class _Memory(Instruction):
@@ -249,8 +262,8 @@ class Ld(_Load):
     forms = (
         *_ld_forms(f"{_LD_ORDER} {_LD_COP}", _LD_SPACES),
         Form(
-            f"mmio order:{{relaxed}} scope:{{sys gpu cta cluster}} space?:{{global shared}} {_CACHE}"
-            f" type:{{{_ALL} b128@8.4}}",
+            "mmio order:{relaxed} scope:{sys gpu cta cluster} space?:{global shared}"
+            f" {_CACHE} type:{{{_ALL} b128@8.4}}",
             "=^d.type, [a]",
             floor="8.2+sm_70",
         ),
@@ -334,7 +347,7 @@ class St(_Memory):
         return step
 
 
-# --- no effect on values ----------------------------------------------------------------------------
+# --- no effect on values --------------------------------------------------------------------------
 
 
 class _Hint(Instruction):
@@ -387,7 +400,7 @@ class CreatepolicyFractional(Pure):
         return lambda *a: np.zeros(1, np.uint64)
 
 
-# --- addresses --------------------------------------------------------------------------------------
+# --- addresses ------------------------------------------------------------------------------------
 
 
 @instruction("cvta", isa=_SECTION + "cvta", floor="2.0+sm_20")

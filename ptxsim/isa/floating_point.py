@@ -166,7 +166,7 @@ class MadFloat(_Arithmetic):
     function = floating.fma
 
 
-# --- division and roots -----------------------------------------------------------------------------
+# --- division and roots ---------------------------------------------------------------------------
 
 
 @instruction("div", isa=_F + "div")
@@ -315,7 +315,7 @@ class Tanh(Pure):
         return lanewise(approximate.tanh, m.type)
 
 
-# --- sign and selection -----------------------------------------------------------------------------
+# --- sign and selection ---------------------------------------------------------------------------
 
 
 class _Sign(Pure):

@@ -45,8 +45,8 @@ def member_gate(b: Any) -> Any:
             lane = int(np.flatnonzero(outside[warp])[0])
             g.finding(
                 "mask-mismatch",
-                f"lane {lane} executes '{site.text}' with member mask {int(mask[warp, lane]):#010x},"
-                " which does not name it",
+                f"lane {lane} executes '{site.text}' with member mask"
+                f" {int(mask[warp, lane]):#010x}, which does not name it",
                 site,
                 w.collect(outside),
                 help="a lane may only execute the instruction with a mask that names it",
@@ -115,13 +115,25 @@ class MaskedCollective(Instruction):
         return member_gate(b)
 
 
-# --- barriers ---------------------------------------------------------------------------------------
+# --- barriers -------------------------------------------------------------------------------------
+
+
+def _signed(bits: int) -> int:
+    return bits - (1 << 32) if bits >> 31 else bits
 
 
 class _Barrier(Instruction):
     control = True
     needs_defined = True
     traps = ("barrier-divergence", "barrier-args", "deadlock")
+
+    def check_constant(self, name: str, value: int, m: Mods) -> str | None:
+        """A CTA has 16 barriers; the thread count is in whole warps (PTX ISA 9.1, bar)."""
+        if name == "a" and value > 15:
+            return f"barriers are numbered 0 to 15, not {_signed(value)}"
+        if name == "b" and (value % 32 or (m.arrive and not value)):
+            return f"a thread count is a multiple of the warp size 32, not {_signed(value)}"
+        return None
 
     def falls_through(self, m: Mods) -> bool:
         return True
@@ -247,7 +259,7 @@ class Fence(_Fence):
     )
 
 
-# --- votes ------------------------------------------------------------------------------------------
+# --- votes ----------------------------------------------------------------------------------------
 
 
 @instruction("vote.sync", isa=_P + "vote.sync", floor="6.0+sm_30")

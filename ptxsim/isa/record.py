@@ -291,6 +291,10 @@ class Instruction:
         """A reason why this combination of modifiers is illegal, or None."""
         return None
 
+    def check_constant(self, name: str, value: int, m: Mods) -> str | None:
+        """A reason why this constant is illegal as operand ``name``, or None."""
+        return None
+
     def combined_floor(self, m: Mods) -> tuple[str, Floor] | None:
         """A floor that only a combination of modifiers has, with the words that bring it."""
         return None
@@ -368,6 +372,10 @@ class Registry:
 
     def __getitem__(self, name: str) -> list[Instruction]:
         return self._records[name]
+
+    def get(self, name: str) -> list[Instruction]:
+        """The records of a mnemonic, none for one that has no record."""
+        return self._records.get(name, [])
 
     def names(self) -> list[str]:
         return sorted(self._records)

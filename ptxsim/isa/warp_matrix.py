@@ -67,7 +67,7 @@ def reject(
         g.finding(class_, message, site, lanes, help=help_, fatal=True, **values)
 
 
-# --- rows in shared memory -----------------------------------------------------------------------
+# --- rows in shared memory ------------------------------------------------------------------------
 
 
 class _Rows(MatrixCollective):

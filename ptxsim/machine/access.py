@@ -299,7 +299,7 @@ def _local(group: Group, access: Access, address: Array, lanes: Array | None) ->
     return Place("local", address.view(np.int64) + base, lanes)
 
 
-# --- faults ----------------------------------------------------------------------------------------
+# --- faults ---------------------------------------------------------------------------------------
 
 
 def _flags(group: Group, bad: Array, lanes: Array | None) -> BoolArray:

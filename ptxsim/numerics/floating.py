@@ -114,7 +114,7 @@ def fma(
     sat: bool = False,
     relu: bool = False,
 ) -> Bits:
-    """``a * b + c`` with one rounding (ISA fma, and mad of floats); f16 and bf16 to nearest only."""
+    """``a * b + c`` with one rounding (ISA fma, mad of floats); f16 and bf16 to nearest only."""
     if ftz:
         a, b, c = flush(a, fmt), flush(b, fmt), flush(c, fmt)
     if fmt is F32:

@@ -345,6 +345,8 @@ def _immediate(type_: ScalarType, operand: ast.Operand) -> Constant:
         return Constant(value.value & ((1 << type_.bits) - 1), type_.bits)
     if type_.kind in "us" or type_.kind == "p" or type_.bits not in (32, 64) or type_.kind == "a":
         raise Mismatch(f"a float constant is not legal for a {type_} operand", operand.span)
+    if type_.kind == "b" and type_.bits == 32 and value.single_bits is None:
+        raise Mismatch(f"a double constant is not legal for a {type_} operand", operand.span)
     if type_.bits == 64:
         return Constant(struct.unpack("<Q", struct.pack("<d", value.value))[0], 64)
     return Constant(single_bits(value), 32)

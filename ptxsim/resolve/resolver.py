@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from ..diagnostics import Diagnostic, Source, Span, did_you_mean
 from ..isa import inventory
 from ..isa.record import Form, FormMismatch, Instruction, Mods, registry
 from ..syntax import ast
-from ..targets import PTX_VERSIONS, TARGETS, Target, parse_target
+from ..targets import PTX_VERSIONS, TARGETS, Floor, Target, parse_target
 from ..types import SCALAR_TYPES, ScalarType
 from .constants import ConstantError, FloatValue, evaluate
 from .initializers import initial_bytes
 from .operands import CARRY_FLAG, Mismatch, bind_operands
+from .rules import broken_rule, special_floors
 from .scope import CallTable, Log, PrototypeRef, Scope, VectorRegister
 from .selectors import detach_selectors
 from .typed import (
@@ -158,7 +160,7 @@ class _Resolver:
 
     def _target(self, item: ast.TargetDirective) -> None:
         self.target_span = item.span
-        names = [t for t in item.targets if t.startswith("sm_") or t.startswith("compute_")]
+        names = [t for t in item.targets if t.startswith(("sm_", "compute_"))]
         self.target_options = tuple(t for t in item.targets if t not in names)
         for option in self.target_options:
             known = ("texmode_unified", "texmode_independent", "debug", "map_f64_to_f32")
@@ -252,7 +254,7 @@ class _Resolver:
         if v.initializer is not None:
             if d.space not in ("global", "const"):
                 self.log.error("PTX109", f"a .{d.space} variable cannot be initialised", v.span)
-            else:
+            elif type_.kind != "o":  # nothing reads how a texture samples
                 try:
                     data, relocations, found = initial_bytes(
                         v.initializer, type_, self._shape(v), self.top
@@ -592,9 +594,15 @@ class _Resolver:
                 if best is None or error.score > best.score:
                     best = error
                 continue
-            problem = self._floor(record, form, m)
+            problem = self._floor(record, form, m) or self._unmet(
+                record, special_floors(operands)
+            )
             if problem is not None:
                 floor_problem = problem
+                continue
+            broken = broken_rule(record, m, operands)
+            if broken is not None:
+                best = Mismatch(f"operand {broken[0]}: {broken[1]}", node.span, len(operands))
                 continue
             if form.unsupported:
                 return self._not_modelled(node, body, form.unsupported)
@@ -622,10 +630,16 @@ class _Resolver:
         combined = record.combined_floor(m)
         if combined is not None:
             checks.append(combined)
-        for word, floor in checks:
+        return self._unmet(record, ((f".{word}" if word else "", f) for word, f in checks))
+
+    def _unmet(
+        self, record: Instruction, floors: Iterable[tuple[str, Floor]]
+    ) -> tuple[str, str] | None:
+        """The first floor that version and target do not meet: what has it, and what it needs."""
+        for what, floor in floors:
             needs = floor.unmet(self.version, self.target)
             if needs:
-                return (f"'{record.name}'" if not word else f"'{record.name}' with .{word}"), needs
+                return (f"'{record.name}'" if not what else f"'{record.name}' with {what}"), needs
         return None
 
     def _not_modelled(self, node: ast.Instruction, body: _Body, reason: str) -> None:

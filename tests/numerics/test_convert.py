@@ -128,8 +128,8 @@ class TestFloatToFloat:
             exact_conversion(p, source, target, mode, saturate) << target.padding for p in ints(a)
         ]
         assert got.dtype == target.dtype
-        wrong = [f"{p:x}: {g:x}, not {w:x}" for p, g, w in zip(ints(a), ints(got), want, strict=True)
-                 if g != w]  # fmt: skip
+        rows = zip(ints(a), ints(got), want, strict=True)
+        wrong = [f"{p:x}: {g:x}, not {w:x}" for p, g, w in rows if g != w]
         assert wrong == []
 
     @pytest.mark.parametrize("mode", MODES)

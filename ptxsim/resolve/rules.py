@@ -1,0 +1,73 @@
+"""Rules about chosen operands that no operand alone can break.
+
+They hold when a form has been found: where special registers are legal, which space an address is
+in, and which constants an instruction takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from ..isa.record import Instruction, Mods
+from ..isa.special_registers import SPECIAL_REGISTERS
+from ..targets import Floor
+from .typed import (
+    AddressOperand,
+    Constant,
+    OperandValue,
+    RegisterGroup,
+    SpecialRegister,
+    Symbol,
+)
+
+__all__ = ["broken_rule", "special_floors"]
+
+#: The instructions that read special registers (PTX ISA, Special Registers; measured).
+_READS_SPECIAL = frozenset({"mov", "cvt"})
+
+
+def broken_rule(
+    record: Instruction, m: Mods, operands: Mapping[str, OperandValue]
+) -> tuple[str, str] | None:
+    """The name of an operand that the instruction does not take and the reason, or None."""
+    for name, value in operands.items():
+        reason = None
+        if isinstance(value, SpecialRegister):
+            reason = _special(record, m, value)
+        elif isinstance(value, AddressOperand):
+            reason = _space(m, value)
+        elif isinstance(value, Constant):
+            reason = record.check_constant(name, value.bits, m)
+        if reason is not None:
+            return name, reason
+    return None
+
+
+def special_floors(operands: Mapping[str, OperandValue]) -> Iterator[tuple[str, Floor]]:
+    """The floors of the special registers among the operands, each with the register's name."""
+    for value in operands.values():
+        elements = value.elements if isinstance(value, RegisterGroup) else (value,)
+        for element in elements:
+            if isinstance(element, SpecialRegister):
+                yield f"%{element.name}", SPECIAL_REGISTERS[element.name][1]
+
+
+def _special(record: Instruction, m: Mods, register: SpecialRegister) -> str | None:
+    if record.name not in _READS_SPECIAL:
+        return f"special register '%{register.name}' is only legal in mov; copy it first"
+    declared = SPECIAL_REGISTERS[register.name][0]
+    # %gridid was a 32-bit register before PTX ISA 3.0 and is still read as one.
+    if declared == 64 and m.type in ("b32", "u32", "s32") and register.name != "gridid":
+        return f"'%{register.name}' has 64 bits, but the instruction reads {m.type}"
+    if declared == 32 and m.type in ("b64", "u64", "s64"):
+        return f"'%{register.name}' has 32 bits, but the instruction reads {m.type}"
+    return None
+
+
+def _space(m: Mods, address: AddressOperand) -> str | None:
+    """A variable that an instruction names is in the space that its modifiers name."""
+    symbol = address.base if isinstance(address.base, Symbol) else address.symbol
+    wanted = m.space.partition("::")[0]
+    if symbol is None or not wanted or symbol.space.partition("::")[0] == wanted:
+        return None
+    return f"'{symbol.name}' is in .{symbol.space}, but the instruction accesses .{m.space}"
