@@ -85,13 +85,14 @@ END:"""
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        ("bar.sync 16;", "does not exist"),
-        ("bar.sync 1, 33;", "multiple of the warp size"),
+        ("bar.sync %r1;", "does not exist"),
+        ("bar.sync 1, %r2;", "multiple of the warp size"),
         ("bar.arrive 1, 96;\n    bar.arrive 1, 96;", "a second time"),
     ],
 )
 def test_misuse(run: Any, body: str, message: str) -> None:
-    report, _ = run("    mov.u32 %r1, 16;\n    " + body.replace("sync 16", "sync %r1"), block=64)
+    """Values in registers: constants like these are refused by the assembler."""
+    report, _ = run("    mov.u32 %r1, 16; mov.u32 %r2, 33;\n    " + body, block=64)
     assert report.verdict == "barrier-args"
     assert message in report.findings[0].message
 
