@@ -42,9 +42,10 @@ def _text(args: argparse.Namespace, text: str, name: str) -> str:
     from .check import assemble_text
 
     if args.stage == "ast":
-        from ..syntax import parse, to_text
+        from ..syntax import parse
+        from ..syntax.dump import tree_text
 
-        return to_text(parse(text, name))
+        return tree_text(parse(text, name))
     module = assemble_text(text, name, args.target)
     if args.stage == "module":
         from ..resolve import dump_module

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..numerics import comparison, floating, integer, select
 from ..numerics.formats import F32
+from ..targets import Floor
 from ..types import SCALAR_TYPES
 from .floating_point import lanewise
 from .protocol import Array, Registers, Step
@@ -69,7 +70,10 @@ class _Atomic(Instruction):
     def waits(self, m: Mods) -> bool:
         return True
 
-    def check(self, m: Mods) -> str | None:
+    def combined_floor(self, m: Mods) -> tuple[str, Floor] | None:
+        """128-bit atomics of system scope came later than the others (measured)."""
+        if m.type == "b128" and m.scope == "sys":
+            return "sys.b128", Floor.parse("8.4")
         return None
 
     def bind(self, b: Any) -> Step:

@@ -165,7 +165,7 @@ class MovVector(Instruction):
     forms = (
         Form(
             "vec:{v4} type:{b32 u32 s32}",
-            "=~d.type*vec, @vector",
+            "=~d.type*vec, a.type*vec",
             unsupported="mov.v4 is not modelled; move the components one by one",
         ),
     )
@@ -189,6 +189,8 @@ class _Memory(Instruction):
         """256-bit vectors, and volatile accesses to local memory, came late (measured)."""
         if m.vec == "v4" and SCALAR_TYPES[m.type].bits == 64:
             return f"v4.{m.type}", Floor.parse("8.8+sm_100")
+        if m.type == "b128" and m.scope == "sys":
+            return "sys.b128", Floor.parse("8.4")
         if m.order == "volatile" and m.space == "local":
             return "volatile.local", Floor.parse("9.1")
         return None

@@ -156,6 +156,15 @@ def _group(
             for register in entity.elements:
                 _check_register(spec, type_, register, operand.span)
             return RegisterGroup(entity.elements)
+        special = [SPECIAL_REGISTERS.get(f"{operand.text[1:]}.{c}") for c in "xyzw"[:count]]
+        if not spec.written and operand.text[0] == "%" and None not in special:
+            return RegisterGroup(
+                tuple(
+                    SpecialRegister(f"{operand.text[1:]}.{c}", found[0])
+                    for c, found in zip("xyzw", special, strict=False)
+                    if found
+                )
+            )
     if isinstance(operand, ast.Vector):
         elements = operand.elements
     elif count == 1:

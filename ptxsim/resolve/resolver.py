@@ -594,9 +594,7 @@ class _Resolver:
                 if best is None or error.score > best.score:
                     best = error
                 continue
-            problem = self._floor(record, form, m) or self._unmet(
-                record, special_floors(operands)
-            )
+            problem = self._floor(record, form, m) or self._unmet(record, special_floors(operands))
             if problem is not None:
                 floor_problem = problem
                 continue

@@ -11,6 +11,9 @@ from dataclasses import dataclass
 
 __all__ = ["blanked", "statement_at", "without_statement"]
 
+#: White space of PTX; the one of Python is wider.
+_WHITE = " \t\r\n\f"
+
 _MARKS = re.compile(r'//[^\n]*|/\*.*?(?:\*/|\Z)|"(?:[^"\\\n]|\\.)*"|[;{}]', re.S)
 
 #: What may stand between the end of a statement and the brace of a nested scope.
@@ -53,11 +56,11 @@ def statement_at(text: str, position: int) -> Stretch:
             if operand_braces or not _opens_scope(text, begin, here, depth):
                 operand_braces += 1
                 continue
-            if begin <= position <= here and text[begin:here].strip():
+            if begin <= position <= here and text[begin:here].strip(_WHITE):
                 return Stretch(begin, here, True)
             depth += 1
         elif mark == "}":
-            if begin <= position <= here and text[begin:here].strip():
+            if begin <= position <= here and text[begin:here].strip(_WHITE):
                 return Stretch(begin, here, False)
             depth = max(0, depth - 1)
         else:
@@ -87,6 +90,6 @@ def without_statement(text: str, position: int) -> str | None:
     """The text without the statement at ``position`` and the scope it heads, or None."""
     stretch = statement_at(text, position)
     end = _scope_end(text, stretch.end) if stretch.scope else stretch.end
-    if not text[stretch.begin : end].strip():
+    if not text[stretch.begin : end].strip(_WHITE):
         return None
     return blanked(text, stretch.begin, end)

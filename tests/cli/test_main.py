@@ -170,7 +170,7 @@ class TestFmtDumpIsa:
 
     @pytest.mark.parametrize(
         ("stage", "part"),
-        [("ast", "\tret;"), ("module", "ret"), ("program", "k: "), ("cfg", "ret")],
+        [("ast", "Instruction @"), ("module", "ret"), ("program", "k: "), ("cfg", "ret")],
     )
     def test_dump(
         self, stage: str, part: str, good: Path, capsys: pytest.CaptureFixture[str]
