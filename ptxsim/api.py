@@ -164,6 +164,7 @@ class Kernel:
         chosen = _check_tools(tools)
         _check_schedule(schedule)
         geometry = self._geometry(grid, block, cluster, smem)
+        args = [_array(a) for a in args]
         if len(args) != len(self.params):
             raise UsageError(
                 f"'{self.name}' has {len(self.params)} parameters, {len(args)} arguments given"
@@ -231,6 +232,16 @@ class Kernel:
         if not smem >= 0 or total > 228 << 10:
             raise UsageError(f"{total} bytes of shared memory a CTA; at most {228 << 10} exist")
         return g
+
+
+def _array(value: Any) -> Any:
+    """A CPU tensor that speaks DLPack as the NumPy array that shares its memory."""
+    if hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray | np.generic):
+        try:
+            return np.from_dlpack(value)
+        except (BufferError, RuntimeError, TypeError, ValueError) as error:
+            raise UsageError(f"cannot use {type(value).__name__} as an array: {error}") from None
+    return value
 
 
 def _dimensions(value: Any, what: str) -> Dimensions:

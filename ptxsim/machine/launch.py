@@ -51,6 +51,8 @@ class LaunchRecord:
 
     ``arguments`` are in parameter order: a :class:`Buffer`, or the bytes of a parameter.
     ``wave_ctas`` fixes the number of CTAs that run together; by default it is chosen.
+    ``group_type`` is where checks listen: a subclass of :class:`Group` sees every load, store and
+    atomic of its lanes, and a launch without one holds no trace of it.
     """
 
     module: TypedModule
