@@ -61,11 +61,11 @@ class Cvt(Pure):
         Form(f"rnd:{_ROUND_FLOAT} dtype:{{bf16}} atype:{{f64 f16}}", _OPERANDS, floor="7.8+sm_90"),
         Form(f"rnd:{_ROUND_FLOAT} dtype:{{f16}} atype:{{bf16}}", _OPERANDS, floor="7.8+sm_90"),
         Form("rnd:{rn rz} relu? dtype:{bf16 f16} atype:{f32}", _OPERANDS, floor="7.0+sm_80"),
-        Form("rnd:{rn rz rm rp} ftz? dtype:{bf16} atype:{f32}", _OPERANDS, floor="7.8+sm_90"),
+        Form("rnd:{rn rz rm rp} ftz? dtype:{bf16} atype:{f32}", _OPERANDS, floor="7.0+sm_80"),
         Form(
             "rnd:{rn rz} relu? satfinite dtype:{bf16 f16} atype:{f32}", _OPERANDS, floor="8.1+sm_80"
         ),
-        Form("rnd:{rna} satfinite? dtype:{tf32} atype:{f32}", _OPERANDS, floor="7.0+sm_80"),
+        Form("rnd:{rna} satfinite?:{satfinite@8.1} dtype:{tf32} atype:{f32}", _OPERANDS, floor="7.0+sm_80"),
         Form("rnd:{rn rz} relu? dtype:{tf32} atype:{f32}", _OPERANDS, floor="7.8+sm_90"),
         Form("rnd:{rn rz} satfinite relu? dtype:{tf32} atype:{f32}", _OPERANDS, floor="8.6+sm_100"),
     )
