@@ -135,7 +135,7 @@ class Brkpt(_Fault):
     traps = ("trap",)
 
 
-@instruction("nanosleep", isa="Miscellaneous Instructions: nanosleep", floor="6.3+sm_70")
+@instruction("nanosleep", isa="Miscellaneous Instructions: nanosleep", floor="6.2+sm_70")
 class Nanosleep(Instruction):
     """Suspend the thread for a while: other lanes get their turn."""
 

@@ -242,7 +242,7 @@ class Membar(_Fence):
     forms = (
         Form("level:{cta gl sys@2.0+sm_20}", ""),
         Form(
-            "proxy:{proxy} kind:{alias async async.global}", "", floor="7.5+sm_70",
+            "proxy:{proxy} kind:{alias async@8.0+sm_90}", "", floor="7.5+sm_60",
             unsupported="proxy fences are not modelled",
         ),
     )  # fmt: skip

@@ -19,13 +19,15 @@ from ptxsim.errors import PtxError
 
 ROOT = Path(__file__).parents[2]
 _SMALL = 3000  # characters; longer kernels are cut down to this, so that a text takes milliseconds
-_WORD = re.compile(r"[\w$%]+|::|\S")
+_WORD = re.compile(r"[.%]?[\w$]+|::|\S")
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
 _STRANGE = [
     "0", "-1", "1.5", "0f3F800000", "0d7FF0000000000000", "1e999", "0xFFFFFFFFFFFFFFFFF", "99999",
     "%nosuch", "_", "WARP_SZ", "{%r1, %r2}", "[%rd1+4]", "[0]", "%tid.x", ".pred", ".b128",
-    ".f16x2", ".v4", ".v8", ".shared", ".param", ".align 3", "[0][2]", "<0>", "<3>", "= {1, {2}, 3}",
-    "= 1/0", "!%p1", "%p1|%p2", "generic(x)", "0xff(x)", "()", ".maxntid 0", ".reqntid 1, 2, 3, 4",
-    "ret;", "call f;", "bra L;", "{ .reg .pred %z; }", ".texref", ".bf16", "-0f3f800000", "1?2:3", "(1, 2)",
+    ".f16x2", ".v4", ".v8", ".shared", ".param", ".align 3", "[0][2]", "<0>", "<3>",
+    "= {1, {2}, 3}", "= 1/0", "!%p1", "%p1|%p2", "generic(x)", "0xff(x)", "()", ".maxntid 0",
+    ".reqntid 1, 2, 3, 4", "ret;", "call f;", "bra L;", "{ .reg .pred %z; }", ".texref", ".bf16",
+    "-0f3f800000", "1?2:3", "(1, 2)",
 ]  # fmt: skip
 
 
@@ -47,10 +49,11 @@ TEXTS = [
     ]
 ]
 TEXTS += [_shortened(path.read_text()) for path in CORPUS]
+TEXTS = [_COMMENT.sub("", text) for text in TEXTS]
 
 
 def _twisted(text: str, seed: int) -> str:
-    """The text with one or two words changed, the header left alone."""
+    """The text with one or two words changed, the first ones (the header) left alone."""
     chance = random.Random(seed)
     for _ in range(chance.randint(1, 2)):
         words = [m.span() for m in _WORD.finditer(text)][8:]
