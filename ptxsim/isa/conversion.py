@@ -65,7 +65,11 @@ class Cvt(Pure):
         Form(
             "rnd:{rn rz} relu? satfinite dtype:{bf16 f16} atype:{f32}", _OPERANDS, floor="8.1+sm_80"
         ),
-        Form("rnd:{rna} satfinite?:{satfinite@8.1} dtype:{tf32} atype:{f32}", _OPERANDS, floor="7.0+sm_80"),
+        Form(
+            "rnd:{rna} satfinite?:{satfinite@8.1} dtype:{tf32} atype:{f32}",
+            _OPERANDS,
+            floor="7.0+sm_80",
+        ),
         Form("rnd:{rn rz} relu? dtype:{tf32} atype:{f32}", _OPERANDS, floor="7.8+sm_90"),
         Form("rnd:{rn rz} satfinite relu? dtype:{tf32} atype:{f32}", _OPERANDS, floor="8.6+sm_100"),
     )

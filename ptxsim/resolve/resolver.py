@@ -432,6 +432,7 @@ class _Resolver:
                     self.log.error(
                         "PTX110", f"unknown label '{name}'", s.span, did_you_mean(name, known)
                     )
+                    break  # of a range, which may be long, the first is enough
         scope.declare(s.name, LabelTable(s.name, tuple(targets)), s.span, self.log)
 
     def _local_variables(self, d: ast.VariableDeclaration, scope: Scope, body: _Body) -> None:
