@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from enum import Enum
+from itertools import islice
 
 __all__ = ["Diagnostic", "Severity", "Source", "Span", "did_you_mean", "render"]
 
@@ -71,13 +72,17 @@ class Source:
         return self.lines[number - 1].rstrip("\r") if 0 < number <= len(self.lines) else ""
 
 
+#: Known words that are compared; a kernel may declare very many registers.
+_MOST_COMPARED = 5000
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str | None:
     """A help text that names the closest known words, or None.
 
     >>> did_you_mean("ad", ["add", "mul"])
     "did you mean 'add'?"
     """
-    close = get_close_matches(word, list(known), n=3, cutoff=0.6)
+    close = get_close_matches(word, islice(known, _MOST_COMPARED), n=3, cutoff=0.6)
     return f"did you mean {' or '.join(repr(c) for c in close)}?" if close else None
 
 

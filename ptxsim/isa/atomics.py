@@ -70,6 +70,14 @@ class _Atomic(Instruction):
     def waits(self, m: Mods) -> bool:
         return True
 
+    def check(self, m: Mods) -> str | None:
+        """Cache policies are for global memory; halves never flush (measured)."""
+        if m.vec and bool(m.noftz) == (m.type == "f32"):
+            return ".noftz goes with half precision types, and is needed there"
+        if m.hint and m.space.startswith("shared"):
+            return f".{m.hint} is not legal with .{m.space}"
+        return None
+
     def combined_floor(self, m: Mods) -> tuple[str, Floor] | None:
         """128-bit atomics of system scope came later than the others (measured)."""
         if m.type == "b128" and m.scope == "sys":
@@ -150,3 +158,9 @@ class Red(_Atomic):
     """The operation of atom without a result."""
 
     forms = _forms("")
+
+    def check(self, m: Mods) -> str | None:
+        """A red has no result to acquire with (PTX ISA 9.1, red)."""
+        if m.sem in ("acquire", "acq_rel"):
+            return f".{m.sem} is not legal here: .relaxed or .release"
+        return super().check(m)

@@ -48,6 +48,8 @@ class _Setp(Pure):
                 return t, ~t
             return combine(t, c[0]), combine(~t, c[0])
 
+        if m.type in ("f16", "bf16"):
+            return lambda *sources: setp(*sources)[0]
         return setp
 
 
@@ -57,14 +59,16 @@ def _setp_forms() -> tuple[Form, ...]:
         boolean = "bool:{and or xor}" if with_bool else ""
         tail = ", !c.pred" if with_bool else ""
         operands = "=~p.pred|p, a.type, b.type" + tail
+        # Scalar half precision has one result (measured); packed halves have two.
+        single = operands.replace("|p", "", 1)
         out += [
             Form(f"cmp:{{eq ne}} {boolean} type:{{b16 b32 b64}}", operands),
             Form(f"cmp:{{eq ne lt le gt ge lo ls hi hs}} {boolean} type:{{u16 u32 u64}}", operands),
             Form(f"cmp:{{eq ne lt le gt ge}} {boolean} type:{{s16 s32 s64}}", operands),
             Form(f"cmp:{_FLOAT_OPS} {boolean} ftz? type:{{f32}}", operands),
             Form(f"cmp:{_FLOAT_OPS} {boolean} type:{{f64}}", operands),
-            Form(f"cmp:{_FLOAT_OPS} {boolean} ftz? type:{{f16}}", operands, floor="4.2+sm_53"),
-            Form(f"cmp:{_FLOAT_OPS} {boolean} type:{{bf16}}", operands, floor="7.8+sm_90"),
+            Form(f"cmp:{_FLOAT_OPS} {boolean} ftz? type:{{f16}}", single, floor="4.2+sm_53"),
+            Form(f"cmp:{_FLOAT_OPS} {boolean} type:{{bf16}}", single, floor="7.8+sm_90"),
         ]
     return tuple(out)
 
@@ -131,9 +135,8 @@ class Set(Pure):
     )
 
     def check(self, m: Mods) -> str | None:
-        floats = {"f32", "f16"} & {m.dtype, m.type}
-        if m.ftz and not floats:
-            return ".ftz needs an f32 or f16 operand"
+        if m.ftz and m.type not in ("f32", "f16"):
+            return ".ftz needs f32 or f16 sources"
         return None
 
     def evaluate(self, m: Mods) -> Callable[..., Any]:

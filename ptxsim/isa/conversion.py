@@ -41,7 +41,9 @@ class Cvt(Pure):
         Form(f"rnd:{_ROUND_FLOAT} dtype:{{bf16}} atype:{{{_INTS}}}", _OPERANDS, floor="7.8+sm_90"),
         Form(f"irnd:{_ROUND_INT} ftz? sat? dtype:{{{_INTS}}} atype:{{f32 f64 f16}}", _OPERANDS),
         Form(
-            f"irnd:{_ROUND_INT} ftz? dtype:{{{_INTS}}} atype:{{bf16}}", _OPERANDS, floor="7.8+sm_90"
+            f"irnd:{_ROUND_INT} dtype:{{u16 u32 u64 s16 s32 s64}} atype:{{bf16}}",
+            _OPERANDS,
+            floor="7.8+sm_90",
         ),
         Form("ftz? sat? dtype:{f32} atype:{f32}", _OPERANDS),
         Form("sat? dtype:{f64} atype:{f64}", _OPERANDS),
@@ -50,17 +52,18 @@ class Cvt(Pure):
         Form(f"irnd:{_ROUND_INT} sat? dtype:{{f64}} atype:{{f64}}", _OPERANDS),
         Form(f"irnd:{_ROUND_INT} ftz? sat? dtype:{{f16}} atype:{{f16}}", _OPERANDS),
         Form(f"irnd:{_ROUND_INT} dtype:{{bf16}} atype:{{bf16}}", _OPERANDS, floor="7.8+sm_90"),
-        Form("ftz? sat? dtype:{f64} atype:{f32 f16}", _OPERANDS),
+        Form("ftz? sat? dtype:{f64} atype:{f32}", _OPERANDS),
+        Form("sat? dtype:{f64} atype:{f16}", _OPERANDS),
         Form("ftz? sat? dtype:{f32} atype:{f16}", _OPERANDS),
         Form(f"rnd:{_ROUND_FLOAT} ftz? sat? dtype:{{f32}} atype:{{f64}}", _OPERANDS),
         Form(f"rnd:{_ROUND_FLOAT} ftz? sat? dtype:{{f16}} atype:{{f32 f64}}", _OPERANDS),
         Form("dtype:{f32} atype:{bf16}", _OPERANDS, floor="7.1+sm_80"),
-        Form("ftz? sat? dtype:{f32} atype:{bf16}", _OPERANDS, floor="7.8+sm_90"),
+        Form("ftz dtype:{f32} atype:{bf16}", _OPERANDS, floor="7.8+sm_90"),
         Form("dtype:{bf16} atype:{bf16}", _OPERANDS, floor="7.8+sm_90"),
-        Form("ftz? sat? dtype:{f64} atype:{bf16}", _OPERANDS, floor="7.8+sm_90"),
+        Form("dtype:{f64} atype:{bf16}", _OPERANDS, floor="7.8+sm_90"),
         Form(f"rnd:{_ROUND_FLOAT} dtype:{{bf16}} atype:{{f64 f16}}", _OPERANDS, floor="7.8+sm_90"),
         Form(f"rnd:{_ROUND_FLOAT} dtype:{{f16}} atype:{{bf16}}", _OPERANDS, floor="7.8+sm_90"),
-        Form("rnd:{rn rz} relu? dtype:{bf16 f16} atype:{f32}", _OPERANDS, floor="7.0+sm_80"),
+        Form("rnd:{rn rz} relu dtype:{bf16 f16} atype:{f32}", _OPERANDS, floor="7.0+sm_80"),
         Form("rnd:{rn rz rm rp} ftz? dtype:{bf16} atype:{f32}", _OPERANDS, floor="7.0+sm_80"),
         Form(
             "rnd:{rn rz} relu? satfinite dtype:{bf16 f16} atype:{f32}", _OPERANDS, floor="8.1+sm_80"
@@ -73,6 +76,17 @@ class Cvt(Pure):
         Form("rnd:{rn rz} relu? dtype:{tf32} atype:{f32}", _OPERANDS, floor="7.8+sm_90"),
         Form("rnd:{rn rz} satfinite relu? dtype:{tf32} atype:{f32}", _OPERANDS, floor="8.6+sm_100"),
     )
+
+    def check(self, m: Mods) -> str | None:
+        """Between integers .sat needs a result type that cannot hold every source (measured)."""
+        d, a = SCALAR_TYPES[m.dtype], SCALAR_TYPES[m.atype]
+        if not m.sat or d.kind not in "us" or a.kind not in "us":
+            return None
+        if d.signed == a.signed:
+            holds = d.bits >= a.bits
+        else:
+            holds = d.signed and d.bits > a.bits
+        return f".sat is not legal: {d} holds every {a}" if holds else None
 
     def evaluate(self, m: Mods) -> Callable[..., Any]:
         to, of = SCALAR_TYPES[m.dtype], SCALAR_TYPES[m.atype]

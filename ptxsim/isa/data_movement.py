@@ -40,7 +40,6 @@ class Mov(Pure):
         Form("type:{pred}", "=d.type, a.type", floor="1.0"),
         Form("type:{b16 b32 b64 u16 u32 u64 s16 s32 s64 f32 f64}", "=d.type, a.type"),
         Form("type:{b128}", "=d.type, a.type", floor="8.3+sm_70"),
-        Form("type:{f16}", "=d.type, a.type", floor="4.2+sm_53"),
     )
 
     def evaluate(self, m: Mods) -> Callable[..., Any]:
@@ -201,6 +200,8 @@ class _Memory(Instruction):
             return f".{m.order} needs a scope: .cta, .cluster, .gpu or .sys"
         if m.scope and m.order in ("", "weak", "volatile"):
             return f"the scope .{m.scope} is only legal with .relaxed, .acquire or .release"
+        if m.cop and m.evict:
+            return f"the cache operator .{m.cop} and the priority .{m.evict} exclude each other"
         wide = m.vec == "v8" or (m.vec == "v4" and SCALAR_TYPES[m.type].bits == 64)
         if wide and m.space not in ("", "global"):
             return f"a vector access to .{m.space} has at most 128 bits"
@@ -264,8 +265,7 @@ class Ld(_Load):
     forms = (
         *_ld_forms(f"{_LD_ORDER} {_LD_COP}", _LD_SPACES),
         Form(
-            "mmio order:{relaxed} scope:{sys gpu cta cluster} space?:{global shared}"
-            f" {_CACHE} type:{{{_ALL} b128@8.4}}",
+            f"mmio order:{{relaxed}} scope:{{sys}} space?:{{global}} type:{{{_ALL} b128@8.4}}",
             "=^d.type, [a]",
             floor="8.2+sm_70",
         ),
@@ -316,8 +316,7 @@ class St(_Memory):
     forms = (
         *_st_forms(),
         Form(
-            f"mmio order:{{relaxed release}} scope:{{sys gpu cta cluster}}"
-            f" space?:{{global shared shared::cta}} {_CACHE} type:{{{_ALL} b128@8.4}}",
+            f"mmio order:{{relaxed}} scope:{{sys}} space?:{{global}} type:{{{_ALL} b128@8.4}}",
             "[a], ^b.type",
             floor="8.2+sm_70",
         ),

@@ -17,7 +17,7 @@ from .typed import FunctionRef, Relocation, Symbol
 
 __all__ = ["initial_bytes"]
 
-_MAX_BYTES = 1 << 30
+_MAX_BYTES = 1 << 28
 
 
 def initial_bytes(

@@ -178,7 +178,8 @@ def _group(
     values = []
     for element in elements:
         value = _value(spec, type_, element, scope)
-        assert isinstance(value, Register | Constant | Sink | SpecialRegister)
+        if not isinstance(value, Register | Constant | Sink | SpecialRegister):
+            raise Mismatch("an address cannot be an element of a group", element.span)
         values.append(value)
     return RegisterGroup(tuple(values))
 

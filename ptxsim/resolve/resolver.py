@@ -51,7 +51,7 @@ CODES = {
 #: Bytes of static shared memory, local frame or parameters beyond which a declaration is refused.
 _LIMIT = 1 << 31
 
-_MAX_REGISTERS = 1 << 20
+_MAX_REGISTERS = 1 << 17
 
 
 @dataclass

@@ -5,10 +5,16 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-__all__ = ["CORPUS", "HEADER", "rows", "wrapped"]
+__all__ = ["CORPUS", "FILES", "HEADER", "rows", "wrapped"]
 
 DATA = Path(__file__).parents[1] / "data"
 CORPUS = sorted((Path(__file__).parents[1] / "corpus").glob("*.ptx"))
+#: Every PTX file of the repository.
+FILES = [
+    *CORPUS,
+    *sorted((Path(__file__).parents[1] / "cases").glob("*.ptx")),
+    *sorted((Path(__file__).parents[2] / "examples").glob("*.ptx")),
+]
 HEADER = ".version 9.5\n.target sm_100a\n.address_size 64\n"
 _WRAPPER = (DATA / "lexical" / "wrapper.ptx").read_text()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 from samples import HEADER, rows, wrapped
 
+from ptxsim import assemble
 from ptxsim.errors import PtxError
 from ptxsim.syntax import parse, to_text
 
@@ -64,3 +65,10 @@ def test_directive(row: dict[str, str]) -> None:
 def test_every_exception_is_in_the_table() -> None:
     rejected = {row["text"] for row in DIRECTIVES if row["message_or_note"] == _SYNTAX}
     assert rejected >= EXCEPTIONS.keys()
+
+
+@pytest.mark.parametrize("text", [t for t in EXCEPTIONS if not t.startswith("@@DWARF")])
+def test_exceptions_are_refused_later(text: str) -> None:
+    with pytest.raises(PtxError) as caught:
+        assemble(HEADER + text + "\n")
+    assert {d.code for d in caught.value.diagnostics} == {"PTX109"}

@@ -141,3 +141,29 @@ def test_deepest_expression_has_a_value(form: str, value: int | None) -> None:
     expected = {"minus": (-1) ** times, "sum": times + 1, "conditional": 1}[form]
     assert value in (None, expected)
     assert evaluate(node) == IntValue(expected)
+
+
+# --- numbers that would cost much work are refused or cut off ------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "messages"),
+    [
+        (
+            ".entry k() { .reg .b32 %r<99999999>; ret; }",
+            ["'%r<99999999>' declares no sensible number"],
+        ),
+        (".entry k() { T: .branchtargets L<99999999>; ret; }", ["unknown label 'L0'"]),
+        (".global .b8 x[65536][30000] = {{1}, {2}};", ["the initialised variable is too large"]),
+        (".global .b32 x[2][3][1000000000];", ["the array is too large"]),
+        (
+            ".entry k() { .reg .b32 %r<100000>; mov.b32 %q1, %r1; mov.b32 %q2, %r1; ret; }",
+            [f"mov.b32: unknown register '%q{n}'" for n in (1, 2)],
+        ),
+    ],
+    ids=["registers", "labels", "bytes", "elements", "suggestions"],
+)
+def test_costly_numbers(text: str, messages: list[str]) -> None:
+    with pytest.raises(PtxError) as caught:
+        ptxsim.assemble(HEADER + text + "\n")
+    assert [d.message for d in caught.value.diagnostics] == messages

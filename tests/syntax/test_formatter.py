@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from samples import CORPUS
+from samples import FILES
 
 from ptxsim.errors import PtxError
 from ptxsim.syntax import format_text, parse
@@ -86,8 +86,8 @@ def test_formatted_text_stays() -> None:
     assert parse(FORMATTED) == parse(WRITTEN)
 
 
-@pytest.mark.parametrize("path", CORPUS, ids=lambda p: p.stem)
-def test_corpus(path: Path) -> None:
+@pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
+def test_file(path: Path) -> None:
     text = path.read_text()
     formatted = format_text(text)
     assert parse(formatted) == parse(text)

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from samples import CORPUS, HEADER
+from samples import FILES, HEADER
 
 from ptxsim.syntax import ast, parse, parse_statement, to_text
 from ptxsim.syntax.printer import statement_text
 
 
-@pytest.mark.parametrize("path", CORPUS, ids=lambda p: p.stem)
-def test_corpus(path: Path) -> None:
+@pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
+def test_file(path: Path) -> None:
     tree = parse(path.read_text(), path.name)
     text = to_text(tree)
     again = parse(text)
