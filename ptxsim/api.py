@@ -228,7 +228,7 @@ class Kernel:
         most = directives.get("maxntid")
         if most and math.prod(most) < g.threads:
             raise UsageError(f"the kernel allows {most} threads (.maxntid), not {g.block}")
-        total = self.module.typed.shared_size + smem
+        total = self.module.typed.shared_layout(self.name).size(smem)
         if not smem >= 0 or total > 228 << 10:
             raise UsageError(f"{total} bytes of shared memory a CTA; at most {228 << 10} exist")
         return g

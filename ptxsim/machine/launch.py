@@ -168,8 +168,7 @@ def run(record: LaunchRecord, sink: FindingSink) -> Outcome:
     memory = GlobalMemory(base, record.memory_limit)
     variables, functions = _load_variables(module, memory)
     buffers, parameters = _load_arguments(record, memory)
-    shared_static = -(-module.shared_size // 16) * 16
-    link = Link(variables, functions, parameters, shared_static)
+    link = Link(variables, functions, parameters, module.shared_layout(record.entry))
     program = compile_program(module, record.entry, link)
     outcome = Outcome(memory, buffers, program, False)
     limits = Limits(record.max_instructions)
@@ -214,7 +213,8 @@ def _waves(record: LaunchRecord) -> list[Array]:
     """CTA indices wave by wave; CTAs of a cluster stay together."""
     g = record.geometry
     frame = record.module.functions[record.entry].frame_size
-    per_cta = g.warps * 32 * frame + record.module.shared_size + g.dynamic_shared
+    shared = record.module.shared_layout(record.entry).size(g.dynamic_shared)
+    per_cta = g.warps * 32 * frame + shared
     fit = min(WAVE_LANES // (g.warps * 32), WAVE_BYTES // max(per_cta, 1))
     count = record.wave_ctas or max(1, fit)
     order = np.arange(g.ctas, dtype=np.int64)

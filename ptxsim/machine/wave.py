@@ -86,7 +86,7 @@ class Wave:
             "<u4"
         )[:, 0]
         self.live_count = exists.reshape(len(ctas), -1).sum(axis=1)
-        self.shared_size = program.shared_size + geometry.dynamic_shared
+        self.shared_size = program.shared.size(geometry.dynamic_shared)
         self.shared_stride = max(-(-self.shared_size // 128) * 128, 128)
         self.shared = np.zeros(len(ctas) * self.shared_stride, np.uint8)
         self.shared_views = {s: self.shared.view(f"u{s}") for s in (1, 2, 4, 8)}

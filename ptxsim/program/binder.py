@@ -48,10 +48,9 @@ def constant_array(bits: int, width: int) -> Array:
 class Places:
     """The register file of one routine while it is compiled."""
 
-    def __init__(self, function: TypedFunction, link: Link, shared_static: int) -> None:
+    def __init__(self, function: TypedFunction, link: Link) -> None:
         self.function = function
         self.link = link
-        self.shared_static = shared_static
         self.template: Registers = [constant_array(0, r.type.bits) for r in function.registers]
         self._constants: dict[tuple[int, int], int] = {}
         self.shadows: dict[int, int] = {}
@@ -82,7 +81,9 @@ class Places:
         if symbol.space == "param":
             return self.link.parameters + symbol.offset
         if symbol.space == "shared":
-            return symbol.offset if symbol.size else self.link.dynamic_shared
+            if not symbol.size:
+                return self.link.shared.dynamic
+            return symbol.offset + (self.link.shared.entry if symbol.entry else 0)
         return self.link.variables[symbol.name]
 
 

@@ -76,7 +76,7 @@ def compile_program(module: TypedModule, entry: str, link: Link) -> Program:
     for alias, target in module.aliases.items():
         if target in routines:
             routines[alias] = routines[target]
-    return Program(routines[entry], routines, by_address, module.shared_size)
+    return Program(routines[entry], routines, by_address, link.shared)
 
 
 class _Compiler:
@@ -85,7 +85,7 @@ class _Compiler:
     ) -> None:
         self.function = function
         self.index = index
-        self.places = Places(function, link, module.shared_size)
+        self.places = Places(function, link)
         assert function.instructions is not None
         self.code = function.instructions
         self.blocks: list[Block] = []

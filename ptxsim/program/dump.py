@@ -13,7 +13,8 @@ def _program(module: TypedModule, entry: str) -> Program:
     """The program with made-up addresses, one page a variable."""
     variables = {name: 0x1000 * n for n, name in enumerate(module.variables, 1)}
     functions = {name: 16 * n for n, name in enumerate(module.functions, 1)}
-    return compile_program(module, entry, Link(variables, functions, 0, module.shared_size))
+    link = Link(variables, functions, 0, module.shared_layout(entry))
+    return compile_program(module, entry, link)
 
 
 def _routines(program: Program) -> list[Routine]:

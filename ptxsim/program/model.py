@@ -12,6 +12,7 @@ from typing import Any
 
 from ..diagnostics import Span
 from ..isa.protocol import BoolArray, Registers, Step
+from ..resolve.typed import SharedLayout
 
 __all__ = ["Block", "Gate", "InstructionSite", "Link", "Program", "Routine", "Transfer"]
 
@@ -41,7 +42,7 @@ class Link:
     variables: Mapping[str, int]
     functions: Mapping[str, int]
     parameters: int
-    dynamic_shared: int
+    shared: SharedLayout
 
 
 class Block:
@@ -95,4 +96,4 @@ class Program:
     routines: Mapping[str, Routine]
     #: function address -> routine
     by_address: Mapping[int, Routine | str]
-    shared_size: int
+    shared: SharedLayout

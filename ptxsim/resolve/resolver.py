@@ -59,14 +59,13 @@ class _Area:
     """A memory area that is laid out front to back."""
 
     size: int = 0
-    symbols: list[Symbol] = field(default_factory=list)
+    align: int = 1
 
     def place(self, symbol: Symbol) -> Symbol:
         offset = -(-self.size // symbol.align) * symbol.align
-        placed = replace(symbol, offset=offset)
         self.size = offset + symbol.size
-        self.symbols.append(placed)
-        return placed
+        self.align = max(self.align, symbol.align)
+        return replace(symbol, offset=offset)
 
 
 @dataclass
@@ -75,7 +74,9 @@ class _Body:
 
     registers: list[Register] = field(default_factory=list)
     frame: _Area = field(default_factory=_Area)
-    shared: list[Symbol] = field(default_factory=list)
+    #: the name of the entry, empty for a function, whose shared variables all entries share
+    entry: str = ""
+    shared: _Area = field(default_factory=_Area)
     instructions: list[TypedInstruction] = field(default_factory=list)
     unsupported: dict[int, Diagnostic] = field(default_factory=dict)
     labels: dict[str, int] = field(default_factory=dict)
@@ -102,6 +103,7 @@ class _Resolver:
         self.address_size = 32
         self.top = Scope()
         self.shared = _Area()
+        self.dynamic_align = 16
         self.functions: dict[str, TypedFunction] = {}
         self.aliases: dict[str, str] = {}
         self.variables: dict[str, Symbol] = {}
@@ -130,6 +132,7 @@ class _Resolver:
             self.aliases,
             self.variables,
             self.shared.size,
+            self.dynamic_align,
             tuple(self.log.items + self.unsupported),
         )
 
@@ -298,7 +301,7 @@ class _Resolver:
             for one in self._names(v):
                 symbol = self._symbol(d, one, type_)
                 if d.space == "shared":
-                    symbol = self._place_shared(symbol)
+                    symbol = self._place_shared(symbol, self.shared)
                 else:
                     self._keep_variable(symbol)
                 known = self.top.names.get(symbol.name)
@@ -307,10 +310,11 @@ class _Resolver:
                 else:
                     self.top.declare(symbol.name, symbol, one.span, self.log)
 
-    def _place_shared(self, symbol: Symbol) -> Symbol:
-        if symbol.size == 0:
-            return symbol  # dynamic: lies behind the static part, known at launch
-        return self.shared.place(symbol)
+    def _place_shared(self, symbol: Symbol, area: _Area) -> Symbol:
+        if symbol.size == 0:  # dynamic: lies behind the static part, known at launch
+            self.dynamic_align = max(self.dynamic_align, symbol.align)
+            return symbol
+        return area.place(symbol)
 
     def _keep_variable(self, symbol: Symbol) -> None:
         known = self.variables.get(symbol.name)
@@ -349,7 +353,7 @@ class _Resolver:
 
     def _function(self, node: ast.Function) -> None:
         scope = Scope(self.top)
-        body = _Body()
+        body = _Body(entry=node.name if node.kind == "entry" else "")
         flag = Register(CARRY_FLAG, 0, SCALAR_TYPES["pred"])
         body.registers.append(flag)
         scope.names[CARRY_FLAG] = flag
@@ -385,7 +389,8 @@ class _Resolver:
             instructions=instructions,
             labels=dict(body.labels),
             frame_size=body.frame.size,
-            shared=tuple(body.shared),
+            shared_size=body.shared.size,
+            shared_align=body.shared.align,
             unsupported=body.unsupported,
         )
 
@@ -449,8 +454,8 @@ class _Resolver:
                 if d.space in ("local", "param"):
                     symbol = body.frame.place(symbol)
                 elif d.space == "shared":
-                    symbol = self._place_shared(symbol)
-                    body.shared.append(symbol)
+                    symbol = replace(symbol, entry=body.entry)
+                    symbol = self._place_shared(symbol, body.shared if body.entry else self.shared)
                 else:
                     self.static += 1
                     symbol = replace(symbol, name=f"{symbol.name}@{self.static}")

@@ -28,6 +28,7 @@ __all__ = [
     "Register",
     "RegisterGroup",
     "Relocation",
+    "SharedLayout",
     "Sink",
     "SpecialRegister",
     "Symbol",
@@ -82,7 +83,8 @@ class Symbol:
     """A variable in an addressable state space.
 
     ``offset`` is its place in the shared, local or parameter area that resolve laid out; global
-    and constant variables are placed when the module is loaded.  ``size`` is 0 for an array of
+    and constant variables are placed when the module is loaded.  A shared variable of an entry
+    names it in ``entry``: the shared areas of entries overlay each other.  ``size`` is 0 for an array of
     unknown extent (dynamic shared memory).
     """
 
@@ -97,6 +99,7 @@ class Symbol:
     external: bool = False
     pointer: bool = False
     count: int | None = None
+    entry: str = ""
     span: Span | None = field(default=None, compare=False)
 
 
@@ -220,9 +223,28 @@ class TypedFunction:
     parameter_size: int
     directives: Mapping[str, tuple[int, ...]]
     span: Span
-    shared: tuple[Symbol, ...] = ()
+    #: bytes and alignment of the shared area that belongs to this entry alone
+    shared_size: int = 0
+    shared_align: int = 1
     #: Instructions of this body that cannot run, by the index they would have had.
     unsupported: Mapping[int, Diagnostic] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SharedLayout:
+    """Offsets in a CTA's shared memory: the entry's own area, its end, the dynamic part."""
+
+    entry: int
+    static_end: int
+    dynamic: int
+
+    def size(self, dynamic: int) -> int:
+        """Bytes of a CTA that asks for ``dynamic`` bytes of dynamic shared memory."""
+        return self.dynamic + dynamic if dynamic else self.static_end
+
+
+def _aligned(offset: int, align: int) -> int:
+    return -(-offset // align) * align
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,8 +258,18 @@ class TypedModule:
     functions: Mapping[str, TypedFunction]
     aliases: Mapping[str, str]
     variables: Mapping[str, Symbol]
+    #: bytes of shared variables of the module and of functions
     shared_size: int
+    #: alignment of dynamic shared memory
+    dynamic_align: int
     diagnostics: tuple[Diagnostic, ...]
+
+    def shared_layout(self, entry: str) -> SharedLayout:
+        """Where the shared memory of a CTA that runs ``entry`` begins and ends."""
+        own = self.functions[entry]
+        start = _aligned(self.shared_size, own.shared_align)
+        end = start + own.shared_size
+        return SharedLayout(start, end, _aligned(end, self.dynamic_align))
 
     @property
     def entries(self) -> tuple[str, ...]:
