@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
 from .files import read_text
-from .header import Header, Launch, parse_dimensions, parse_size
+from .header import Header, Launch, set_launch
 from .spec import Spec, parse_spec
 
 if TYPE_CHECKING:
@@ -197,14 +197,7 @@ def _toml_launch(table: dict[str, Any], path: str) -> Launch:
     for key, value in table.items():
         text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
         try:
-            if key in ("grid", "block", "cluster"):
-                setattr(launch, key, parse_dimensions(text, key))
-            elif key == "smem":
-                launch.smem = parse_size(text, key)
-            elif key == "entry":
-                launch.entry = text
-            else:
-                raise UsageError(f"unknown key '{key}'; known: grid, block, cluster, smem, entry")
+            set_launch(launch, key, text)
         except UsageError as error:
             raise UsageError(f"{path}: {error}") from None
     return launch

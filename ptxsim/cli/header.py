@@ -13,7 +13,15 @@ from pathlib import Path
 from ..errors import UsageError
 from .spec import NAME, Spec, parse_header_spec
 
-__all__ = ["Expected", "Header", "Launch", "parse_dimensions", "parse_header", "parse_size"]
+__all__ = [
+    "Expected",
+    "Header",
+    "Launch",
+    "parse_dimensions",
+    "parse_header",
+    "parse_size",
+    "set_launch",
+]
 
 Dimensions = tuple[int, int, int]
 
@@ -100,6 +108,18 @@ def _comment_lines(text: str) -> list[tuple[int, str]]:
     return out
 
 
+def set_launch(launch: Launch, key: str, value: str) -> None:
+    """One word of a launch: ``grid``, ``block``, ``cluster``, ``smem`` or ``entry``."""
+    if key in ("grid", "block", "cluster"):
+        setattr(launch, key, parse_dimensions(value, key))
+    elif key == "smem":
+        launch.smem = parse_size(value, key)
+    elif key == "entry":
+        launch.entry = value
+    else:
+        raise UsageError(f"unknown word '{key}'; known: grid, block, cluster, smem, entry")
+
+
 def _launch(text: str, where: str) -> Launch:
     launch = Launch()
     for word in text.split():
@@ -107,14 +127,7 @@ def _launch(text: str, where: str) -> Launch:
         try:
             if not equals:
                 raise UsageError(f"cannot read '{word}'; write grid=X,Y,Z block=X,Y,Z")
-            if key in ("grid", "block", "cluster"):
-                setattr(launch, key, parse_dimensions(value, key))
-            elif key == "smem":
-                launch.smem = parse_size(value, key)
-            elif key == "entry":
-                launch.entry = value
-            else:
-                raise UsageError(f"unknown word '{key}'; known: grid, block, cluster, smem, entry")
+            set_launch(launch, key, value)
         except UsageError as error:
             raise UsageError(f"{where}: {error}") from None
     return launch

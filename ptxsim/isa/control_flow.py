@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .protocol import Registers, Step
+from .protocol import Registers, Step, no_effect
 from .record import Form, Instruction, Mods, instruction
 
 __all__: list[str] = []
@@ -146,7 +146,7 @@ class Nanosleep(Instruction):
 
     def bind(self, b: Any) -> Step:
         b.source("a")
-        return _nothing
+        return no_effect
 
 
 @instruction("pmevent", isa="Miscellaneous Instructions: pmevent")
@@ -162,7 +162,7 @@ class Pmevent(Instruction):
         return None
 
     def bind(self, b: Any) -> Step:
-        return _nothing
+        return no_effect
 
 
 @instruction("unsupported", isa="")
@@ -178,7 +178,3 @@ class Unsupported(_Control):
             g.finding("unsupported", f"'{site.text}' is not modelled by ptxsim", site, fatal=True)
 
         return stop
-
-
-def _nothing(r: Registers, g: Any) -> None:
-    """No effect on values."""

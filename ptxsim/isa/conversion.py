@@ -122,12 +122,8 @@ def _element(name: str) -> str:
     return name[:-2] if name.endswith(("x2", "x4")) else name
 
 
-class _Packed(Pure):
-    """Narrow packed types."""
-
-
 @instruction("cvt", isa=_SECTION + "cvt")
-class CvtPackPair(_Packed):
+class CvtPackPair(Pure):
     """Two f32 into one packed register: a in the upper element."""
 
     _TWO = "=^d.dtype, a.atype, b.atype"
@@ -158,7 +154,7 @@ class CvtPackPair(_Packed):
 
 
 @instruction("cvt", isa=_SECTION + "cvt")
-class CvtNarrowPair(_Packed):
+class CvtNarrowPair(Pure):
     """A packed pair of halves into a packed pair of a narrow format."""
 
     forms = (
@@ -189,7 +185,7 @@ class CvtNarrowPair(_Packed):
 
 
 @instruction("cvt", isa=_SECTION + "cvt")
-class CvtWidenPair(_Packed):
+class CvtWidenPair(Pure):
     """A packed pair of a narrow format into a packed pair of halves."""
 
     forms = (
@@ -209,7 +205,7 @@ class CvtWidenPair(_Packed):
 
 
 @instruction("cvt", isa=_SECTION + "cvt")
-class CvtNotModelled(_Packed):
+class CvtNotModelled(Pure):
     """Narrow forms that are legal and not modelled yet."""
 
     _SCALED = "scaled?:{scaled::n2::ue8m0}"

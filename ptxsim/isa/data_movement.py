@@ -10,7 +10,7 @@ import numpy as np
 from ..targets import Floor
 from ..types import SCALAR_TYPES, bits_dtype
 from ..windows import window_base
-from .protocol import Array, Registers, Step
+from .protocol import Array, Registers, Step, no_effect
 from .record import Form, Instruction, Mods, Pure, instruction
 
 __all__: list[str] = []
@@ -53,13 +53,6 @@ def _same(a: Array) -> Array:
 class _Packing(Pure):
     """Between one register and a brace group; element 0 is the lowest."""
 
-    #: word of the opcode -> how many elements of which type
-    splits = {
-        "b16": ((2, "b8"),),
-        "b32": ((2, "b16"), (4, "b8")),
-        "b64": ((2, "b32"), (4, "b16")),
-        "b128": ((2, "b64"), (4, "b32")),
-    }
     parts = 2
 
     def part(self, m: Mods) -> str:
@@ -353,11 +346,7 @@ class St(_Memory):
 
 class _Hint(Instruction):
     def bind(self, b: Any) -> Step:
-        return _nothing
-
-
-def _nothing(r: Registers, g: Any) -> None:
-    """No effect on values."""
+        return no_effect
 
 
 @instruction("prefetch", isa=_SECTION + "prefetch, prefetchu", floor="2.0+sm_20")

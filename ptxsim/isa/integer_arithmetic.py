@@ -78,7 +78,7 @@ class Mul(Pure):
 
 
 class _Wide(Pure):
-    def wide(self, m: Mods) -> str:
+    def wide_type(self, m: Mods) -> str:
         return f"{m.type[0]}{2 * _width(m)}"
 
 
@@ -87,9 +87,6 @@ class MulWide(_Wide):
     """The whole product, in twice the width."""
 
     forms = (Form("wide type:{u16 u32 s16 s32}", "=d.wide_type, a.type, b.type"),)
-
-    def wide_type(self, m: Mods) -> str:
-        return self.wide(m)
 
     def evaluate(self, m: Mods) -> Callable[..., Any]:
         return partial(integer.mul_wide, **_sign(m))
@@ -123,9 +120,6 @@ class MadWide(_Wide):
     """The whole product plus c of twice the width."""
 
     forms = (Form("wide type:{u16 u32 s16 s32}", "=d.wide_type, a.type, b.type, c.wide_type"),)
-
-    def wide_type(self, m: Mods) -> str:
-        return self.wide(m)
 
     def evaluate(self, m: Mods) -> Callable[..., Any]:
         sign = _sign(m)

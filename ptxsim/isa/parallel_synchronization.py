@@ -10,18 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from .protocol import Array, BoolArray, Registers, Step
+from ..numerics.bits import pack_lanes
+from .protocol import Array, BoolArray, Registers, Step, no_effect
 from .record import Form, Instruction, Mods, instruction
 
 __all__ = ["MaskedCollective", "WarpCollective", "member_gate"]
 
 _P = "Parallel Synchronization and Communication Instructions: "
-
-
-def _bits_of(flags: BoolArray) -> Array:
-    """bool [W, 32] to uint32 [W], lane 0 in bit 0."""
-    packed = np.packbits(flags, axis=-1, bitorder="little")
-    return np.ascontiguousarray(packed).view("<u4")[..., 0]
 
 
 _LANE_BIT = (np.uint32(1) << np.arange(32, dtype=np.uint32))[None, :]
@@ -223,16 +218,12 @@ class BarWarpSync(MaskedCollective):
     meets = "bar.warp.sync"
 
     def bind(self, b: Any) -> Step:
-        return _nothing
-
-
-def _nothing(r: Registers, g: Any) -> None:
-    """Order only."""
+        return no_effect
 
 
 class _Fence(Instruction):
     def bind(self, b: Any) -> Step:
-        return _nothing
+        return no_effect
 
 
 @instruction("membar", isa=_P + "membar, fence")
@@ -277,7 +268,7 @@ class VoteSync(MaskedCollective):
 
         def step(r: Registers, g: Any) -> None:
             w = g.warps()
-            votes = _bits_of(w.spread(r[source]) & w.present)[:, None]
+            votes = pack_lanes(w.spread(r[source]) & w.present)[:, None]
             members = w.spread(r[mask]) & w.present_bits[:, None]
             write(r, w.collect(_voted(mode, votes & members, members)), None)
 
@@ -313,7 +304,7 @@ class Vote(Instruction):
 
         def step(r: Registers, g: Any) -> None:
             w = g.warps()
-            votes = _bits_of(w.spread(r[source]) & w.present)[:, None]
+            votes = pack_lanes(w.spread(r[source]) & w.present)[:, None]
             write(r, w.collect(_voted(mode, votes, w.present_bits[:, None])), None)
 
         return step
@@ -333,7 +324,7 @@ class MatchAny(MaskedCollective):
             value = w.spread(r[source])
             members = np.broadcast_to(w.spread(r[mask]), w.present.shape)
             equal = (value[:, :, None] == value[:, None, :]) & w.present[:, None, :]
-            write(r, w.collect(_bits_of(equal) & members), None)
+            write(r, w.collect(pack_lanes(equal) & members), None)
 
         return step
 
@@ -353,7 +344,7 @@ class MatchAll(MaskedCollective):
             value = w.spread(r[source])
             members = np.broadcast_to(w.spread(r[mask]), w.present.shape) & w.present_bits[:, None]
             equal = (value[:, :, None] == value[:, None, :]) & w.present[:, None, :]
-            same = (_bits_of(equal) & members) == members
+            same = (pack_lanes(equal) & members) == members
             write(r, w.collect(members * same), None)
             write_p(r, w.collect(same), None)
 

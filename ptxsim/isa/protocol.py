@@ -17,7 +17,17 @@ from numpy.typing import NDArray
 
 from .record import Mods
 
-__all__ = ["Array", "Binder", "BoolArray", "Lanes", "Registers", "Site", "Step", "WarpView"]
+__all__ = [
+    "Array",
+    "Binder",
+    "BoolArray",
+    "Lanes",
+    "Registers",
+    "Site",
+    "Step",
+    "WarpView",
+    "no_effect",
+]
 
 Array: TypeAlias = NDArray[Any]
 BoolArray: TypeAlias = NDArray[np.bool_]
@@ -128,6 +138,10 @@ class Lanes(Protocol):
 Step: TypeAlias = Callable[[Registers, Any], None]
 
 
+def no_effect(r: Registers, g: Any) -> None:
+    """The step of an instruction that changes no value: a hint, or an order."""
+
+
 class Binder(Protocol):
     """Binds one instruction of a program to places in the register file."""
 
@@ -147,12 +161,6 @@ class Binder(Protocol):
 
     def sources(self, name: str) -> list[int]:
         """The places of the elements of a brace group (or of a plain operand)."""
-
-    def destination(self, name: str) -> int:
-        """The place of a destination, or -1 for the sink or an operand that is not there."""
-
-    def destinations(self, name: str) -> list[int]:
-        """The places of a brace group of destinations."""
 
     def has(self, name: str) -> bool:
         """Whether an optional operand is there."""

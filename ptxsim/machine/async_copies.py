@@ -98,7 +98,3 @@ class AsyncCopies:
             value = np.zeros(len(target), np.uint8)
             value[reads] = memory.bytes[source[reads] + k]
             wave.shared[target + k] = value
-
-    def in_flight(self) -> int:
-        """How many lane copies have not landed."""
-        return int(sum((b.group >= 0).sum() for b in self._batches))

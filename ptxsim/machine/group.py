@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..isa.protocol import Array, BoolArray, Registers, Site
+from ..numerics.bits import pack_lanes
 from ..windows import LOCAL_SIZE, LOCAL_WINDOW, SHARED_SIZE, SHARED_WINDOW
 from . import access, calls
 from .access import Access
@@ -370,7 +371,7 @@ class WarpArrangement:
             flat = np.zeros(32 * self.count, bool)
             flat[self._at] = True
             self.present = flat.reshape(-1, 32)
-            self.present_bits = pack_bits(self.present)
+            self.present_bits = pack_lanes(self.present)
         self.met_bits = self.present_bits
         self._live = group.wave.live_bits
         self._n = group.n
@@ -393,10 +394,3 @@ class WarpArrangement:
         full = np.broadcast_to(value, (*value.shape[:-2], self.count, 32))
         flat = full.reshape(*value.shape[:-2], 32 * self.count)
         return flat if self.complete else flat[..., self._at]
-
-
-def pack_bits(flags: BoolArray) -> Array:
-    """bool [..., 32] to uint32 [...], lane 0 in bit 0."""
-    packed = np.packbits(flags, axis=-1, bitorder="little")
-    words: Array = np.ascontiguousarray(packed).view("<u4")[..., 0]
-    return words

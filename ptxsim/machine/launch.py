@@ -92,11 +92,9 @@ def _load_variables(
 ) -> tuple[dict[str, int], dict[str, int]]:
     places: dict[str, Allocation] = {}
     for name, symbol in module.variables.items():
-        if symbol.space == "shared":
-            continue
         allocation = memory.allocate(
             symbol.size, symbol.name.split("@")[0], align=max(symbol.align, 16),
-            readonly=symbol.space == "const", space=symbol.space,
+            readonly=symbol.space == "const", space=symbol.space, defined=not symbol.external,
         )  # fmt: skip
         places[name] = allocation
         if symbol.data is not None:
@@ -105,10 +103,9 @@ def _load_variables(
     functions = {name: CODE_BASE + 16 * n for n, name in enumerate(module.functions, 1)}
     for alias, target in module.aliases.items():
         functions[alias] = functions.get(target, 0)
-    shared = {s.name: s.offset for s in module.variables.values() if s.space == "shared"}
     for name, symbol in module.variables.items():
         for r in symbol.relocations:
-            address = variables.get(r.symbol, functions.get(r.symbol, shared.get(r.symbol, 0)))
+            address = variables[r.symbol] if r.symbol in variables else functions[r.symbol]
             value = ((address + r.addend) >> r.shift) & ((1 << (8 * r.size)) - 1)
             at = places[name].start + r.offset
             memory.bytes[at : at + r.size] = np.frombuffer(

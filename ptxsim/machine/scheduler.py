@@ -17,11 +17,12 @@ from heapq import heappop, heappush
 import numpy as np
 
 from ..isa.protocol import Array, BoolArray, Registers
+from ..numerics.bits import pack_lanes
 from ..program import Block, CallPlan, Routine
 from . import calls
 from .barriers import Barriers
 from .faults import Stop
-from .group import Frame, Group, pack_bits, take_registers
+from .group import Frame, Group, take_registers
 from .waiting import explain
 from .wave import Wave
 
@@ -61,7 +62,6 @@ class Scheduler:
         self._later: list[Group] = []
         self._waiting: dict[Key, Group] = {}
         self._chains: dict[tuple[int, int, int], int] = {}
-        self._sequence = 0
 
     # --- the loop -------------------------------------------------------------------------------
 
@@ -316,7 +316,7 @@ class Scheduler:
             here = np.zeros(self.wave.size, bool)
             for g in groups:
                 here[g.lanes] = True
-            together = pack_bits(here.reshape(-1, 32))
+            together = pack_lanes(here.reshape(-1, 32))
             passed = False
             for g in groups:
                 g.warps().met_bits = together[g.warps().warp_ids]

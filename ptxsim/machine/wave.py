@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..isa.protocol import Array, Site
+from ..numerics.bits import pack_lanes
 from ..program import Program
 from .faults import Stop
 from .memory import GlobalMemory
@@ -82,9 +83,7 @@ class Wave:
         exists = np.zeros(self.size, bool)
         exists[lanes] = True
         self.alive = exists
-        self.live_bits = np.packbits(exists.reshape(-1, 32), axis=-1, bitorder="little").view(
-            "<u4"
-        )[:, 0]
+        self.live_bits = pack_lanes(exists.reshape(-1, 32))
         self.live_count = exists.reshape(len(ctas), -1).sum(axis=1)
         self.shared_size = program.shared.size(geometry.dynamic_shared)
         self.shared_stride = max(-(-self.shared_size // 128) * 128, 128)
@@ -222,7 +221,7 @@ class Wave:
             return
         alive = self.alive.reshape(-1, 32)
         warps = np.unique(lanes >> 5)
-        bits = np.packbits(alive[warps], axis=-1, bitorder="little").view("<u4")[:, 0]
+        bits = pack_lanes(alive[warps])
         self.live_bits[warps] = bits
         self.live_count -= np.bincount(self.cta_of(lanes), minlength=len(self.ctas))
 

@@ -29,6 +29,7 @@ __all__ = [
     "fill_with_sign",
     "fns",
     "ones",
+    "pack_lanes",
     "popc",
     "shf",
     "shl",
@@ -146,6 +147,17 @@ def bfi(a: Bits, b: Bits, position: Bits, length: Bits, *, width: int) -> Bits:
     mask = shl(ones(length & _U32(0xFF), width=width), position, width=width)
     inserted: Bits = b ^ ((shl(a, position, width=width) ^ b) & mask)
     return inserted
+
+
+def pack_lanes(flags: Bits) -> Bits:
+    """Flags ``[..., 32]`` as words ``[...]``, lane 0 in bit 0.
+
+    >>> pack_lanes(np.arange(32) % 8 == 0)
+    array([16843009], dtype=uint32)
+    """
+    packed = np.packbits(flags, axis=-1, bitorder="little")
+    words: Bits = np.ascontiguousarray(packed).view("<u4")
+    return words[..., 0].astype(np.uint32, copy=False)
 
 
 def popc(a: Bits, *, width: int) -> Bits:

@@ -201,23 +201,12 @@ class InstructionBinder:
 
     # --- destinations ---------------------------------------------------------------------------
 
-    def destination(self, name: str) -> int:
-        value = self.instruction.operands.get(name)
-        if isinstance(value, PredicatePair):
-            value = value.first
-        return value.index if isinstance(value, Register) else -1
-
     def second(self, name: str) -> int:
         """The place of the predicate of a pair ``d|p``, or -1."""
         value = self.instruction.operands.get(name)
         if isinstance(value, PredicatePair) and isinstance(value.second, Register):
             return value.second.index
         return -1
-
-    def destinations(self, name: str) -> list[int]:
-        value = self.operand(name)
-        elements = value.elements if isinstance(value, RegisterGroup) else (value,)
-        return [e.index if isinstance(e, Register) else -1 for e in elements]
 
     def write(self, name: str) -> Write:
         return self.writes(name)[0]

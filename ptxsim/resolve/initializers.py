@@ -150,8 +150,8 @@ def _symbol(name: str, node: ast.Expression, scope: Scope) -> tuple[str, int]:
     entity = scope.find(name)
     if isinstance(entity, Symbol) and entity.space not in ("global", "const"):
         raise ConstantError(
-            f"'{name}' is a .{entity.space} variable: only addresses of .global and .const variables"
-            " and of functions are constant",
+            f"'{name}' is a .{entity.space} variable: only addresses of .global and .const"
+            " variables and of functions are constant",
             node.span,
         )
     if isinstance(entity, Symbol | FunctionRef):

@@ -84,8 +84,8 @@ class Symbol:
 
     ``offset`` is its place in the shared, local or parameter area that resolve laid out; global
     and constant variables are placed when the module is loaded.  A shared variable of an entry
-    names it in ``entry``: the shared areas of entries overlay each other.  ``size`` is 0 for an array of
-    unknown extent (dynamic shared memory).
+    names it in ``entry``: the shared areas of entries overlay each other.  ``size`` is 0 for an
+    array of unknown extent (dynamic shared memory).
     """
 
     name: str

@@ -140,3 +140,44 @@ def test_a_variable_indexed_by_a_register(run: Any) -> None:
     report, out = run(body, declare=".shared .b32 before[3]; .shared .b32 s[32];")
     assert report.verdict == "clean"
     assert (out == np.arange(32)).all()
+
+
+def test_dynamic_shared_memory_behind_a_static_part_of_odd_size(run: Any) -> None:
+    """Four static bytes, then 16 dynamic ones at the next multiple of 16."""
+    body = "    mov.u32 %r1, dyn; st.shared.u32 [%r1+{}], %t;"
+    options = {"declare": ".shared .b32 s;", "before": ".extern .shared .align 16 .b8 dyn[];\n"}
+    assert run(body.format(12), smem=16, **options)[0].verdict == "clean"
+    assert run(body.format(16), smem=16, **options)[0].verdict == "oob-shared"
+
+
+def test_shared_memory_of_other_entries_does_not_count() -> None:
+    head = ".version 8.0\n.target sm_80\n.address_size 64\n.shared .b32 common;\n"
+    entry = """
+.entry k{}(.param .u64 p) {{
+    .reg .b64 %rd; .reg .b32 %r<3>; .shared .align 16 .b8 big[49152];
+    ld.param.u64 %rd, [p];
+    st.shared.u32 [common], 1; st.shared.u32 [big], 2; st.shared.u32 [big+49148], 3;
+    ld.shared.u32 %r1, [common]; ld.shared.u32 %r2, [big]; add.u32 %r1, %r1, %r2;
+    st.global.u32 [%rd], %r1;
+    ret;
+}}
+"""
+    module = ptxsim.assemble(head + "".join(entry.format(n) for n in range(6)))
+    for name in module.entries:
+        out = np.zeros(1, np.uint32)
+        report = module[name].launch(grid=1, block=1, args=[out])
+        assert (report.verdict, out[0]) == ("clean", 3)
+
+
+def test_an_extern_variable_that_nothing_defines_is_undefined(run: Any) -> None:
+    report, _ = run("    ld.global.u32 %r1, [e];", before=".extern .global .b32 e;\n")
+    assert report.verdict == "uninit-global"
+    assert run("    ld.global.u32 %r1, [e];", before=".global .b32 e;\n")[0].verdict == "clean"
+
+
+def test_the_address_of_a_shared_variable_is_no_initialiser() -> None:
+    """ptxas: "Variable used as initial value not in .global or .const state space"."""
+    head = ".version 8.0\n.target sm_80\n.address_size 64\n.shared .b32 s;\n"
+    with pytest.raises(ptxsim.PtxError) as error:
+        ptxsim.assemble(head + ".global .u64 p = s;\n")
+    assert [d.code for d in error.value.diagnostics] == ["PTX108"]
