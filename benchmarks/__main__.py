@@ -15,10 +15,11 @@ import numpy as np
 
 from .cases import CASES, KERNELS, Case
 from .measure import Measured, calibrate, command, measure, parse_rate
+from .tensor_unit import AIM_US, INSTRUCTIONS, time_instruction
 
 __all__ = ["main"]
 
-OTHERS = ("parse", "start-up")
+OTHERS = ("tensor", "parse", "start-up")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -36,6 +37,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         for case in chosen:
             rows.append(_measured(case, options.repeat, report["calibration"], say))
         report["kernels"] = [{**asdict(r), "ratio": _rate(r) / report["calibration"]} for r in rows]
+    if "tensor" in names:
+        timed = [time_instruction(i, options.repeat) for i in INSTRUCTIONS]
+        report["tensor"] = [
+            {**asdict(t), "ratio": t.ratio, "us_per_tile": t.us_per_tile} for t in timed
+        ]
     if "parse" in names:
         report["parse"] = dict(
             zip(("characters", "parse_s", "assemble_s"), parse_rate(), strict=True)
@@ -72,7 +78,7 @@ def _head(report: dict[str, Any]) -> str:
     return (
         f"Python {report['python']}, NumPy {report['numpy']}, {os.cpu_count()} processors; "
         f"calibration loop {report['calibration'] / 1e6:.0f} M element operations/s\n"
-        f"{'kernel':18} {'thread-instr':>13} {'seconds':>8} {'M/s':>7} {'ratio':>6}"
+        f"{'kernel':20} {'thread-instr':>13} {'seconds':>8} {'M/s':>7} {'ratio':>6}"
         f" {'peak MiB':>8}  result"
     )
 
@@ -83,7 +89,7 @@ def _measured(case: Case, repeat: int, calibration: float, say: bool) -> Measure
         peak = "-" if row.peak_mib is None else f"{row.peak_mib:.0f}"
         rate = _rate(row)
         print(
-            f"{row.name:18} {row.thread_instructions:13,} {row.seconds:8.3f} {rate / 1e6:7.1f}"
+            f"{row.name:20} {row.thread_instructions:13,} {row.seconds:8.3f} {rate / 1e6:7.1f}"
             f" {rate / calibration:6.3f} {peak:>8}  {'exact' if row.exact else 'WRONG'}",
             flush=True,
         )
@@ -92,6 +98,12 @@ def _measured(case: Case, repeat: int, calibration: float, say: bool) -> Measure
 
 def _tail(report: dict[str, Any]) -> str:
     lines = []
+    for row in report.get("tensor", []):
+        lines.append(
+            f"tensor   {row['name']} at 1,024 warps: {row['milliseconds']:.1f} ms,"
+            f" {row['ratio']:.1f} x numpy.add of as many int64 ({row['add_milliseconds']:.2f} ms;"
+            f" bound {row['bound']:.0f} x), {row['us_per_tile']:.1f} us a tile (aim {AIM_US:.0f})"
+        )
     if parse := report.get("parse"):
         kilobytes = parse["characters"] / 1000
         lines.append(

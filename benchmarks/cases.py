@@ -124,6 +124,19 @@ def matrix_unit(size: int) -> Launch:
     return Launch((tiles, tiles), (128,), args, 2, lambda: (a @ b).astype(np.float32))
 
 
+def matrix_tile(depth: int) -> Launch:
+    """c = a @ b by one CTA of four warps, 128 x 128, ``depth`` (k) a multiple of 64.
+
+    Exact for the same reason as :func:`matrix_unit`.
+    """
+    rng = np.random.default_rng(depth)
+    a, b = rng.integers(-8, 9, (128, depth)), rng.integers(-8, 9, (depth, 128))
+    result = ptxsim.undefined((128, 128), np.float32)
+    inputs = [a.astype(np.float16), b.astype(np.float16)]
+    args = [*inputs, result, np.uint32(128), np.uint32(depth)]
+    return Launch((1,), (128,), args, 2, lambda: (a @ b).astype(np.float32))
+
+
 CASES = (
     Case("vecadd-1Mi", "vecadd", 1 << 20, vecadd),
     Case("saxpy-1Mi", "saxpy", 1 << 20, saxpy),
@@ -136,4 +149,5 @@ CASES = (
     Case("mandelbrot-256", "mandelbrot", 256, mandelbrot),
     Case("gemm-wmma-128", "gemm_wmma", 128, matrix_unit, "gemm_wmma.ptx"),
     Case("gemm-mma-128", "gemm_mma", 128, matrix_unit, "gemm_mma.ptx"),
+    Case("gemm-tile-128x128x64", "gemm_tile", 64, matrix_tile, "gemm_tile.ptx"),
 )

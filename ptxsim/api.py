@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from .diagnostics import Diagnostic, Severity, Source
 from .errors import PtxError, UsageError
-from .machine.launch import DEFAULT_INSTRUCTIONS, SCHEDULES, Buffer, LaunchRecord, run
+from .machine.launch import DEFAULT_INSTRUCTIONS, SCHEDULES, WMMA_RULES, Buffer, LaunchRecord, run
 from .machine.wave import Dimensions, Geometry
 from .report import FindingLog, Output, Report
 from .resolve import resolve
@@ -151,16 +151,21 @@ class Kernel:
         jobs: int = 1,
         backend: str = "sim",
         wave_ctas: int | None = None,
+        wmma_rule: str = "ptx",
     ) -> Report:
         """Run the kernel; arrays among ``args`` are buffers and hold the results afterwards.
 
         ``grid``, ``block`` and ``cluster`` are counts of CTAs, threads and CTAs; ``smem`` is
-        dynamic shared memory in bytes.  :class:`UsageError` for a launch that cannot be made.
+        dynamic shared memory in bytes; ``wmma_rule`` says whether tiles of wmma must be aligned as
+        the PTX ISA wants (``ptx``) or as the CUDA C++ guide does (``cuda``).
+        :class:`UsageError` for a launch that cannot be made.
         """
         if backend != "sim":
             raise UsageError(f"backend '{backend}' is not available; use 'sim'")
         if jobs != 1:
             raise UsageError("jobs other than 1 are not available")
+        if wmma_rule not in WMMA_RULES:
+            raise UsageError(f"unknown wmma rule '{wmma_rule}'; known: {', '.join(WMMA_RULES)}")
         chosen = _check_tools(tools)
         _check_schedule(schedule)
         geometry = self._geometry(grid, block, cluster, smem)
@@ -179,6 +184,7 @@ class Kernel:
             schedule=schedule,
             wave_ctas=wave_ctas,
             max_instructions=max_instructions or DEFAULT_INSTRUCTIONS,
+            wmma_rule=wmma_rule,
         )
 
         def sink(class_: str, *rest: Any, **more: Any) -> None:

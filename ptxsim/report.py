@@ -48,6 +48,8 @@ FINDING_CODES: Mapping[str, str] = {
     "wgmma-sync": "PTX325",
     "wmma-precondition": "PTX326",
     "bulk-args": "PTX327",
+    "wmma-fragment": "PTX328",
+    "sparse-metadata": "PTX329",
     "misaligned-shared": "PTX330",
     "misaligned-global": "PTX331",
     "misaligned-local": "PTX332",
@@ -66,7 +68,9 @@ FINDING_CODES: Mapping[str, str] = {
     "uninit-local": "PTX353",
     "bad-branch-index": "PTX360",
     "bad-call": "PTX361",
+    "scale-selector": "PTX362",
     "schedule-dependent": "PTX370",
+    "rounding-not-established": "PTX380",
     "unsupported": "PTX400",
 }
 

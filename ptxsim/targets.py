@@ -62,22 +62,23 @@ class Floor:
     """What a feature needs: a PTX ISA version, and a target or one of some specific targets.
 
     ``sm`` is the lowest target number; ``only`` lists architecture- or family-specific targets
-    (``100a``, ``120f``) of which one is needed instead.  ``until`` is the first PTX ISA version
-    (with ``until_sm``, from that target on) that no longer has it.
+    (``100a``, ``120f``) of which one is needed instead.  ``until`` is the last PTX ISA version that
+    has it, if it was removed.
     """
 
     version: tuple[int, int] = (1, 0)
     sm: int = 0
     only: tuple[str, ...] = ()
+    until: tuple[int, int] | None = None
 
     @staticmethod
     def parse(text: str) -> Floor:
-        """Read ``7.0+sm_80`` or ``8.6+sm_100a/sm_120a``; either part may be missing.
+        """Read ``7.0+sm_80``, ``8.6+sm_100a/sm_120a`` or ``6.0-6.4+sm_70``; parts may be missing.
 
         >>> Floor.parse("7.0+sm_80")
-        Floor(version=(7, 0), sm=80, only=())
+        Floor(version=(7, 0), sm=80, only=(), until=None)
         """
-        version, sm, only = (1, 0), 0, []
+        version, sm, only, until = (1, 0), 0, [], None
         for part in text.split("+"):
             if part.startswith("sm_"):
                 for word in part.split("/"):
@@ -86,9 +87,10 @@ class Floor:
                     else:
                         sm = int(word[3:])
             else:
-                major, minor = part.split(".")
-                version = (int(major), int(minor))
-        return Floor(version, sm, tuple(only))
+                first, _, last = part.partition("-")
+                version = _version(first)
+                until = _version(last) if last else None
+        return Floor(version, sm, tuple(only), until)
 
     def unmet(self, version: tuple[int, int], target: Target) -> str | None:
         """What is missing, in words, or None.
@@ -98,6 +100,8 @@ class Floor:
         """
         if version < self.version:
             return f"PTX ISA version {self.version[0]}.{self.version[1]} or later"
+        if self.until is not None and version > self.until:
+            return f"PTX ISA version {self.until[0]}.{self.until[1]} or earlier"
         if self.only and any(_meets(word, target) for word in self.only):
             return None
         if self.only and not self.sm:
@@ -106,6 +110,11 @@ class Floor:
             others = "".join(f" or sm_{word}" for word in self.only)
             return f"target sm_{self.sm} or higher{others}"
         return None
+
+
+def _version(text: str) -> tuple[int, int]:
+    major, minor = text.split(".")
+    return int(major), int(minor)
 
 
 def _meets(word: str, target: Target) -> bool:

@@ -22,7 +22,7 @@ ALLOWED = {
     "syntax": set(),
     "isa": {"numerics", "matrix"},
     "resolve": {"syntax", "isa"},
-    "program": {"resolve", "isa", "numerics"},
+    "program": {"resolve", "isa", "matrix", "numerics"},
     "machine": {"program", "resolve", "isa", "numerics"},
     "report": set(),
     "api": {"machine", "report", "resolve", "syntax"},

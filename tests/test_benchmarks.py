@@ -13,11 +13,14 @@ from benchmarks.__main__ import main
 from benchmarks.cases import CASES, KERNELS, Case, kernel
 from benchmarks.measure import large_text
 from benchmarks.reference import fused_multiply_add
+from benchmarks.tensor_unit import INSTRUCTIONS, PER_TURN, Instruction, Timed
 
-# per entry a size that leaves more than one CTA, and for the vectors a last CTA that is not full
+# per entry a size that leaves more than one CTA, and for the vectors a last CTA that is not full;
+# gemm_tile has one CTA, the size is the k of its product
 SMALL = {
     "vecadd": 1000, "saxpy": 1000, "sgemm_naive": 32, "sgemm_tiled": 32, "block_reduce": 1280,
     "histogram": 5000, "mandelbrot": 32, "gemm_wmma": 64, "gemm_mma": 64,
+    "gemm_tile": 64,
 }  # fmt: skip
 ENTRIES = list({case.entry: case for case in CASES}.values())
 SCHEDULES = ("default", "reverse", "warp-serial", "early-async", "random:1", "random:2")
@@ -101,6 +104,31 @@ class TestLargeText:
         # kernels.ptx has 14334 characters and 7 entries: three copies exceed 30000
         assert len(text) > 30_000
         assert len(set(ptxsim.assemble(text).entries)) == 21
+
+
+class TestTensorUnit:
+    @pytest.mark.parametrize("instruction", INSTRUCTIONS, ids=lambda i: i.entry)
+    @pytest.mark.parametrize("turns", [1, 3])
+    def test_every_turn_has_its_products(self, instruction: Instruction, turns: int) -> None:
+        """With ones everywhere an element of D counts the products that went into it."""
+        kernel = ptxsim.assemble(KERNELS / "tensor_unit.ptx")[instruction.entry]
+        dtype = instruction.fragments(np.random.default_rng(0)).dtype
+        fragments = np.ones(32 * 32 // dtype.itemsize, dtype)
+        out = ptxsim.undefined(32 * 4, instruction.result)
+        kernel.launch(grid=1, block=32, args=[fragments, out, np.uint32(turns)])
+        depth = instruction.products // (16 * 8)
+        assert out.tolist() == [turns * PER_TURN * depth] * 128
+
+    def test_ratio_and_time_of_a_tile(self) -> None:
+        timed = Timed("any", milliseconds=10.24, add_milliseconds=2.0, bound=30)
+        assert (timed.ratio, timed.us_per_tile) == (5.12, 10.0)
+
+    def test_report(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["--only", "tensor", "--repeat", "1", "--json"]) == 0
+        rows = json.loads(capsys.readouterr().out)["tensor"]
+        assert [(r["name"], r["bound"]) for r in rows] == [
+            ("m16n8k16 f16->f32", 30), ("m16n8k32 s8->s32", 10),
+        ]  # fmt: skip
 
 
 class TestCommand:

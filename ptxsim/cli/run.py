@@ -59,6 +59,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                      help="default, reverse, warp-serial, early-async, random:SEED")  # fmt: skip
     how.add_argument("--schedules", metavar="N", help="also N random ones; results are compared")
     how.add_argument("--max-instructions", metavar="N")
+    how.add_argument("--wmma-rule", default="ptx", metavar="ptx|cuda",
+                     help="whose alignment rule wmma loads and stores have")  # fmt: skip
     how.add_argument("--jobs", default="1", metavar="N")
     how.add_argument("--backend", default="sim", metavar="sim|gpu")
 
@@ -165,6 +167,7 @@ def _launch(args: argparse.Namespace, plan: Plan, schedule: str) -> Report:
         schedule=schedule,
         max_instructions=args.max_instructions,
         jobs=args.jobs,
+        wmma_rule=args.wmma_rule,
     )
     outputs = {}
     for b, value in zip(plan.bindings, arguments, strict=True):

@@ -36,6 +36,8 @@ _SCOPES = "scope?:{cta gpu sys cluster@7.8+sm_90}"
 class Mov(Pure):
     """Copy a register, constant, address or special register."""
 
+    copies = True
+
     forms = (
         Form("type:{pred}", "=d.type, a.type", floor="1.0"),
         Form("type:{b16 b32 b64 u16 u32 u64 s16 s32 s64 f32 f64}", "=d.type, a.type"),
@@ -317,6 +319,10 @@ class St(_Memory):
 
     def waits(self, m: Mods) -> bool:
         return False
+
+    def lane_matters(self, m: Mods) -> bool:
+        # a generic address is often the stack, where a register is only kept
+        return bool(m.space.startswith(("global", "shared")))
 
     def bind(self, b: Any) -> Step:
         m = b.mods

@@ -23,7 +23,8 @@ MNEMONICS: frozenset[str] = frozenset(
     ex2 exit fabric fence fence.proxy fma fns getctarank griddepcontrol isspacep istypep ld
     ldmatrix ldu lg2 lop3 mad mad24 madc mapa match.any.sync match.all.sync max mbarrier.init
     mbarrier.inval mbarrier.arrive mbarrier.arrive_drop mbarrier.complete_tx mbarrier.expect_tx
-    mbarrier.pending_count mbarrier.test_wait mbarrier.try_wait membar min mma mma.sp mov movmatrix
+    mbarrier.pending_count mbarrier.test_wait mbarrier.try_wait membar min mma mma.sp
+    mma.sp::ordered_metadata mov movmatrix
     mul mul24 multimem.ld_reduce multimem.red multimem.st multimem.cp.async.bulk
     multimem.cp.reduce.async.bulk nanosleep neg not or pmevent popc
     prefetch prefetchu prmt rcp red red.async redux.sync rem ret rsqrt sad selp set setmaxnreg

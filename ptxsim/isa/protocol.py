@@ -15,6 +15,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from ..targets import Target
 from .record import Mods
 
 __all__ = [
@@ -152,6 +153,14 @@ class Binder(Protocol):
     @property
     def site(self) -> Site:
         """The instruction, for messages."""
+
+    @property
+    def target(self) -> Target:
+        """The target of the module."""
+
+    @property
+    def wmma_rule(self) -> str:
+        """Whose alignment rule wmma loads and stores have: ``ptx`` or ``cuda``."""
 
     def source(self, name: str, width: int | None = None) -> int:
         """The place of a source operand; constants and special registers get places of their own.

@@ -42,10 +42,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 from ..errors import InternalError
-from ..targets import ANY, Floor
+from ..targets import ANY, Floor, Target
 from ..types import SCALAR_TYPES, ScalarType
 
 if TYPE_CHECKING:
+    from ..matrix import Fragment
     from .protocol import Binder, Step
 
 __all__ = [
@@ -284,6 +285,10 @@ class Instruction:
     reads_guard: ClassVar[bool] = False
     #: Reading an undefined register here is a finding (addresses, stored values, branches).
     needs_defined: ClassVar[bool] = False
+    #: Operands that are wmma fragments, whose tags the record itself keeps.
+    fragment_operands: ClassVar[tuple[str, ...]] = ()
+    #: The result is the source, bit for bit, when both are registers.
+    copies: ClassVar[bool] = False
     #: Findings and traps beyond those of memory operands, by class.
     traps: ClassVar[tuple[str, ...]] = ()
 
@@ -292,7 +297,10 @@ class Instruction:
         return None
 
     def check_constant(self, name: str, value: int, m: Mods) -> str | None:
-        """A reason why this constant is illegal as operand ``name``, or None."""
+        """A reason why this constant is illegal as operand ``name``, or None.
+
+        An element of a brace group is asked for as ``name[0]``.
+        """
         return None
 
     def combined_floor(self, m: Mods) -> tuple[str, Floor] | None:
@@ -317,6 +325,14 @@ class Instruction:
             word = m[spec_count]
             return int(word[1:]) if word else 0
         return int(getattr(self, spec_count)(m))
+
+    def fragments(self, m: Mods, target: Target) -> tuple[tuple[str, Fragment], ...]:
+        """The register fragments of the operands, with what each is, for ``ptxsim isa``."""
+        return ()
+
+    def lane_matters(self, m: Mods) -> bool:
+        """Whether it matters which lane holds a value: it is stored or exchanged."""
+        return False
 
     def waits(self, m: Mods) -> bool:
         """Whether it reads what other threads may write, so that a loop around it can be a wait."""

@@ -12,7 +12,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..matrix import row_fragment
+from ..matrix import (
+    Fragment,
+    byte_fragment,
+    row_fragment,
+    store_fragment,
+    tall_fragment,
+)
+from ..targets import Target
 from .parallel_synchronization import WarpCollective
 from .protocol import Array, BoolArray, Registers, Step
 from .record import Form, Instruction, Mods, instruction
@@ -35,6 +42,9 @@ class MatrixCollective(Instruction):
     waits_as = "collective-divergence"
     needs_defined = True
     traps: ClassVar[tuple[str, ...]] = ("collective-divergence",)
+
+    def lane_matters(self, m: Mods) -> bool:
+        return not self.fragment_operands
 
     def gate(self, b: Any) -> Any:
         return WarpCollective().gate(b)
@@ -73,18 +83,31 @@ def reject(
 class _Rows(MatrixCollective):
     """What ldmatrix and stmatrix share: the rows of the supplying lanes."""
 
-    traps = ("misaligned", "oob", "collective-divergence")
+    traps: ClassVar[tuple[str, ...]] = ("misaligned", "oob", "collective-divergence")
     # Lanes that supply no row may have an undefined address, so the record checks by itself.
     needs_defined = False
 
+    def fragments(self, m: Mods, target: Target) -> tuple[tuple[str, Fragment], ...]:
+        fragment = _fragment(m)
+        return tuple((f"matrix {i}", fragment) for i in range(int(m.num[1:])))
+
+
+def _fragment(m: Mods) -> Fragment:
+    """One matrix of ldmatrix or stmatrix, as it lies in memory."""
+    if m.shape == "m8n8":
+        return row_fragment(bool(m.trans))
+    if m.shape == "m16n16":
+        return tall_fragment()
+    return byte_fragment() if m.shape == "m8n16" else store_fragment()
+
 
 def _row_addresses(b: Any, count: int) -> Callable[[Registers, Any, Any], tuple[Array, Any]]:
-    """A function to the address of every lane and the mask of the lanes that supply a row."""
+    """A function to all addresses and the mask of the lanes that supply the ``count`` rows."""
     address = b.address("p")
     check = _definedness(b, [getattr(b.operand("p").base, "index", -1)])
     generic = b.space("p", b.mods.space) == "generic"
     site = b.site
-    supplies = 8 * count > _LANE
+    supplies = count > _LANE
 
     def rows(r: Registers, g: Any, w: Any) -> tuple[Array, Any]:
         at = g.full(address(r, g))
@@ -96,7 +119,7 @@ def _row_addresses(b: Any, count: int) -> Callable[[Registers, Any, Any], tuple[
                 g, site, "oob-shared", f"a row address of '{site.text}' is not in shared memory",
                 outside, "give the generic address of a shared variable",
             )  # fmt: skip
-        return at, None if count == 4 else supplier
+        return at, None if count == 32 else supplier
 
     return rows
 
@@ -124,61 +147,93 @@ def _definedness(b: Any, registers: list[int]) -> Callable[[Registers, Any, Any]
 
 @instruction("ldmatrix", isa=_SECTION + "ldmatrix", floor="6.5+sm_75")
 class Ldmatrix(_Rows):
-    """Load one, two or four 8x8 matrices from shared memory into fragments."""
+    """Load one, two or four matrices from shared memory into fragments."""
 
     forms = (
         Form(
             f"sync aligned shape:{{m8n8}} num:{{x1 x2 x4}} trans? {_SPACE} type:{{b16}}",
-            "=r.b32*num, [p]",
+            "=r.b32*registers, [p]",
         ),
         Form(
             f"sync aligned shape:{{m16n16}} num:{{x1 x2}} trans {_SPACE} type:{{b8}}",
             "=r.b32*registers, [p]",
-            floor=_BLACKWELL, unsupported="ldmatrix of b8 is not modelled",
+            floor=_BLACKWELL,
         ),
         Form(
             f"sync aligned shape:{{m16n16}} num:{{x1 x2}} trans {_SPACE} type:{{b8x16}}"
             " packed:{b6x16_p32 b4x16_p64}",
             "=r.b32*registers, [p]",
-            floor=_BLACKWELL, unsupported="ldmatrix of packed b8x16 is not modelled",
+            floor=_BLACKWELL,
         ),
         Form(
             f"sync aligned shape:{{m8n16}} num:{{x1 x2 x4}} {_SPACE} type:{{b8x16}}"
             " packed:{b6x16_p32 b4x16_p64}",
-            "=r.b32*num, [p]",
-            floor=_BLACKWELL, unsupported="ldmatrix of packed b8x16 is not modelled",
+            "=r.b32*registers, [p]",
+            floor=_BLACKWELL,
         ),
-    )  # fmt: skip
+    )
 
     def registers(self, m: Mods) -> int:
-        """A 16x16 matrix of bytes fills two registers."""
-        return 2 * int(m.num[1:])
+        return int(m.num[1:]) * _fragment(m).registers
 
     def bind(self, b: Any) -> Step:
-        count = int(b.mods.num[1:])
-        fragment = row_fragment(bool(b.mods.trans))
+        m = b.mods
+        fragment = _fragment(m)
+        count = int(m.num[1:])
+        lines = count * fragment.rows
+        packed = int(m.packed[1]) if m.packed else 0
         writes = b.writes("r")
-        rows = _row_addresses(b, count)
-        space = b.space("p", b.mods.space)
+        rows = _row_addresses(b, lines)
+        every_lane = b.target.number <= 75
+        space = b.space("p", m.space)
         site = b.site
 
         def step(r: Registers, g: Any) -> None:
             w = whole_warps(g, site)
             at, mask = rows(r, g, w)
+            if every_lane and mask is not None:
+                _check_other_lanes(g, w, at, mask, site)
             halves = g.load(space, at, 8, 2, mask, site)
-            row = np.stack([w.spread(g.full(h)) for h in halves], axis=-1)[:, : 8 * count]
-            tiles = np.ascontiguousarray(row).view(np.uint16).reshape(-1, 8, 8)
-            (register,) = fragment.scatter(tiles)
+            row = np.stack([w.spread(g.full(h)) for h in halves], axis=-1)[:, :lines]
+            octets = np.ascontiguousarray(row).view(np.uint8)
+            if packed:
+                octets = _unpacked(octets, packed)
+            tiles = octets.view(f"<u{fragment.element_bits // 8}")
+            registers = fragment.scatter(tiles.reshape(-1, fragment.rows, fragment.columns))
+            values = np.stack(registers).reshape(len(registers), -1, count, 32)
             for k, write in enumerate(writes):
-                write(r, w.collect(register[k::count]), None)
+                matrix, register = divmod(k, fragment.registers)
+                write(r, w.collect(values[register, :, matrix]), None)
 
         return step
 
 
+def _unpacked(octets: Array, bits: int) -> Array:
+    """Rows of 16 packed elements of 4 or 6 bits, [..., 16] bytes, with a byte for each element."""
+    single = np.unpackbits(octets, axis=-1, bitorder="little")[..., : 16 * bits]
+    return np.packbits(single.reshape(*single.shape[:-1], 16, bits), axis=-1, bitorder="little")[
+        ..., 0
+    ]
+
+
+def _check_other_lanes(g: Any, w: Any, at: Array, supplier: BoolArray, site: Any) -> None:
+    """On sm_75 the lanes that supply no row must hold valid addresses too (PTX ISA, ldmatrix)."""
+    bad = (at.astype(np.uint64) & np.uint64(15)) != 0
+    bad &= ~supplier
+    reject(
+        g, site, "misaligned-shared",
+        f"'{site.text}' on sm_75 needs valid row addresses in all lanes, also in those whose"
+        " address it does not use",
+        bad, "let the other lanes repeat the addresses of the low ones",
+    )  # fmt: skip
+    g.load("shared", at, 8, 2, ~supplier, site)
+
+
 @instruction("stmatrix", isa=_SECTION + "stmatrix", floor="7.8+sm_90")
 class Stmatrix(_Rows):
-    """Store one, two or four 8x8 matrices from fragments to shared memory."""
+    """Store one, two or four matrices from fragments to shared memory."""
 
+    traps = (*_Rows.traps, "race-shared")
     forms = (
         Form(
             f"sync aligned shape:{{m8n8}} num:{{x1 x2 x4}} trans? {_SPACE} type:{{b16}}",
@@ -187,31 +242,50 @@ class Stmatrix(_Rows):
         Form(
             f"sync aligned shape:{{m16n8}} num:{{x1 x2 x4}} trans {_SPACE} type:{{b8}}",
             "[p], b.b32*num",
-            floor=_BLACKWELL, unsupported="stmatrix of b8 is not modelled",
+            floor=_BLACKWELL,
         ),
-    )  # fmt: skip
+    )
 
     def bind(self, b: Any) -> Step:
-        count = int(b.mods.num[1:])
-        fragment = row_fragment(bool(b.mods.trans))
+        m = b.mods
+        lines = 8 * int(m.num[1:])
+        fragment = _fragment(m)
         sources = b.sources("b")
         check = _definedness(b, sources)
-        rows = _row_addresses(b, count)
-        space = b.space("p", b.mods.space)
+        rows = _row_addresses(b, lines)
+        space = b.space("p", m.space)
         site = b.site
 
         def step(r: Registers, g: Any) -> None:
             w = whole_warps(g, site)
             check(r, g, None)
             at, mask = rows(r, g, w)
+            _check_overlap(g, w, at, lines, site)
             tiles = np.stack([fragment.gather([w.spread(r[s])]) for s in sources], axis=1)
-            row = tiles.reshape(-1, 8 * count, 8).view(np.uint64)
+            row = np.ascontiguousarray(tiles).reshape(len(tiles), lines, -1).view(np.uint64)
             whole = np.zeros((row.shape[0], 32, 2), np.uint64)
-            whole[:, : 8 * count] = row
+            whole[:, :lines] = row
             values = [w.collect(whole[..., k]) for k in (0, 1)]
             g.store(space, at, 8, values, mask, site)
 
         return step
+
+
+def _check_overlap(g: Any, w: Any, at: Array, lines: int, site: Any) -> None:
+    """Rows of one instruction that overlap are written in no order."""
+    rows = w.spread(at)[:, :lines]
+    ordered = np.sort(rows, axis=1)
+    if (ordered[:, 1:] != ordered[:, :-1]).all():
+        return
+    same = np.zeros((len(rows), 32), bool)
+    same[:, :lines] = (rows[:, :, None] == rows[:, None, :]).sum(axis=2) > 1
+    g.finding(
+        "race-shared",
+        f"two rows of '{site.text}' have the same address, and PTX gives their stores no order",
+        site,
+        w.collect(same),
+        help="give each row of the matrices an address of its own",
+    )
 
 
 @instruction("movmatrix", isa=_SECTION + "movmatrix", floor="7.8+sm_75")
@@ -219,6 +293,9 @@ class Movmatrix(MatrixCollective):
     """Transpose an 8x8 matrix across the registers of a warp."""
 
     forms = (Form("sync aligned shape:{m8n8} trans type:{b16}", "=d.b32, a.b32"),)
+
+    def fragments(self, m: Mods, target: Target) -> tuple[tuple[str, Fragment], ...]:
+        return (("a", row_fragment(False)), ("d", row_fragment(True)))
 
     def bind(self, b: Any) -> Step:
         source, write = b.source("a"), b.write("d")

@@ -8,7 +8,7 @@ import numpy as np
 
 from .parallel_synchronization import MaskedCollective
 from .protocol import Array, BoolArray, Registers, Step
-from .record import Form, Instruction, instruction
+from .record import Form, Instruction, Mods, instruction
 
 __all__: list[str] = []
 
@@ -41,6 +41,9 @@ def _sources(mode: str, b: Array, c: Array) -> tuple[Array, BoolArray]:
 
 class _Shuffle(Instruction):
     collective = True
+
+    def lane_matters(self, m: Mods) -> bool:
+        return True
 
     def bind(self, b: Any) -> Step:
         mode = b.mods.mode

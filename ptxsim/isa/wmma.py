@@ -12,9 +12,18 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..matrix import Fragment, Shape, parse_shape, wmma_fragment, wmma_registers
-from ._mma_forms import BOTH_LAYOUTS, ELEMENT_BITS
-from .matrix_multiply import multiply_step, product
+from ..matrix import (
+    Fragment,
+    pack_elements,
+    parse_shape,
+    unpack_elements,
+    wmma_fragment,
+    wmma_registers,
+)
+from ..targets import Target
+from ._mma_forms import BOTH_LAYOUTS
+from .fragment_tags import Held, fragment_reader, fragment_writer
+from .matrix_multiply import Arithmetic, multiply_step
 from .protocol import Array, Registers, Step
 from .record import Form, Mods, instruction
 from .warp_matrix import MatrixCollective, reject, whole_warps
@@ -22,22 +31,11 @@ from .warp_matrix import MatrixCollective, reject, whole_warps
 __all__: list[str] = []
 
 _SECTION = "Warp Level Matrix Instructions: "
-_SHAPES = "shape:{m16n16k16 m32n8k16 m8n32k16}"
+_LARGE = "m16n16k16 m32n8k16 m8n32k16"
 _SPACE = "space?:{global shared shared::cta@7.8}"
 _LAYOUT = "layout:{row col}"
-
-
-def _register_count(use: str, m: Mods) -> int:
-    """Registers of a fragment, for the shapes that are executed and the others."""
-    shape = parse_shape(m.shape)
-    if shape[2] == 16:
-        return wmma_registers(use, shape, m.type)
-    rows, columns, k = shape
-    if use in "cd":
-        return rows * columns // 32
-    extent = rows if use == "a" else columns
-    bits = ELEMENT_BITS[m.type]
-    return extent * k * bits // (32 * max(bits, 32))
+#: PTX ISA 6.0 spells wmma without .aligned, and 6.3 wants it
+_OLD = (("m16n16k16", "6.0-6.2+sm_70"), ("m32n8k16 m8n32k16", "6.1-6.2+sm_70"))
 
 
 def _register_type(m: Mods) -> str:
@@ -52,50 +50,59 @@ def _register_type(m: Mods) -> str:
 class _Transfer(MatrixCollective):
     """A tile between memory and a fragment."""
 
+    fragment_operands = ("r", "b")
     traps: ClassVar[tuple[str, ...]] = (
-        "wmma-precondition", "misaligned", "oob", "uninit-global", "collective-divergence",
+        "wmma-precondition", "wmma-fragment", "misaligned", "oob", "uninit-global",
+        "collective-divergence",
     )  # fmt: skip
 
     def register(self, m: Mods) -> str:
         return _register_type(m)
 
     def number(self, m: Mods) -> int:
-        return _register_count(m.use, m)
+        return wmma_registers(m.use, parse_shape(m.shape), m.type)
+
+    def fragments(self, m: Mods, target: Target) -> tuple[tuple[str, Fragment], ...]:
+        return ((m.use, _fragment(m.use, m.shape, m.type, target, m.layout)),)
 
 
-def _transfer_forms(
-    prefix: str, operands: str, accumulator: str, factors: bool
-) -> tuple[Form, ...]:
-    def line(shape: str, type_: str, layout: str = _LAYOUT, use: str = accumulator) -> str:
-        return f"use:{{{use}}} sync aligned {layout} {shape} {_SPACE} type:{{{type_}}}"
-
-    def other(
-        shape: str, type_: str, floor: str, layout: str = _LAYOUT, use: str = accumulator
-    ) -> Form:
-        return Form(
-            line(f"shape:{{{shape}}}", type_, layout, use), operands, floor=floor,
-            unsupported=f"{prefix} of {shape.replace(' ', ' and ')} tiles is not modelled",
-        )  # fmt: skip
+def _transfer_forms(operands: str, use: str, factors: bool) -> tuple[Form, ...]:
+    def form(shape: str, type_: str, floor: str, layout: str = _LAYOUT, uses: str = use) -> Form:
+        line = f"use:{{{uses}}} sync aligned {layout} shape:{{{shape}}} {_SPACE} type:{{{type_}}}"
+        return Form(line, operands, floor=floor)
 
     out = [
-        Form(line(_SHAPES, "f16 f32 s32@6.3+sm_72"), operands),
-        other("m16n16k8", "f32", "7.0+sm_80"),
-        other("m8n8k4", "f64", "7.0+sm_80"),
-        other("m8n8k32 m8n8k128", "s32", "6.3+sm_75"),
+        form(_LARGE, "f16 f32 s32@6.3+sm_72", "6.3+sm_70"),
+        form("m16n16k8", "f32", "7.0+sm_80"),
+        form("m8n8k4", "f64", "7.0+sm_80"),
+        form("m8n8k32 m8n8k128", "s32", "6.3+sm_75"),
     ]
+    every = f"{use} a b" if factors else use
+    for shape, floor in _OLD:
+        for uses, types in (("a b", "f16"), (use, "f16 f32")):
+            if uses in every:
+                line = f"use:{{{uses}}} sync {_LAYOUT} shape:{{{shape}}} {_SPACE} type:{{{types}}}"
+                out.append(Form(line, operands, floor=floor))
     if factors:
         types = "f16 bf16@7.0+sm_80 s8@6.3+sm_72 u8@6.3+sm_72"
         out += [
-            Form(line(_SHAPES, types, use="a b"), operands),
-            other("m16n16k8", "tf32", "7.0+sm_80", use="a b"),
-            other("m8n8k4", "f64", "7.0+sm_80", use="a b"),
+            form(_LARGE, types, "6.3+sm_70", uses="a b"),
+            form("m16n16k8", "tf32", "7.0+sm_80", uses="a b"),
+            form("m8n8k4", "f64", "7.0+sm_80", uses="a b"),
         ]
-        for use, layout in (("a", "layout:{row}"), ("b", "layout:{col}")):
+        for uses, layout in (("a", "layout:{row}"), ("b", "layout:{col}")):
             out += [
-                other("m8n8k32", "s4 u4", "6.3+sm_75", layout, use),
-                other("m8n8k128", "b1", "6.3+sm_75", layout, use),
+                form("m8n8k32", "s4 u4", "6.3+sm_75", layout, uses),
+                form("m8n8k128", "b1", "6.3+sm_75", layout, uses),
             ]
     return tuple(out)
+
+
+def _fragment(use: str, shape: str, type_: str, target: Target, layout: str) -> Fragment:
+    return wmma_fragment(use, parse_shape(shape), type_, target.number, layout)
+
+
+# --- tiles in memory ------------------------------------------------------------------------------
 
 
 class _Storage:
@@ -106,34 +113,38 @@ class _Storage:
     """
 
     def __init__(self, fragment: Fragment, layout: str) -> None:
-        self.size = fragment.element_bits // 8
+        self.bits = fragment.element_bits
         self.transposed = layout == "col"
         self.tile = (fragment.rows, fragment.columns)
         self.lines, self.length = self.tile[::-1] if self.transposed else self.tile
-        self.alignment = fragment.registers * 4
+        self.alignment = fragment.registers * fragment.register_bits // 8
         elements = self.lines * self.length // 32
         first = np.arange(32, dtype=np.uint64) * np.uint64(elements)
         self.line, self.within = np.divmod(first, np.uint64(self.length))
-        chunk = elements * self.size
+        chunk = elements * self.bits // 8
         self.word = min(chunk, 8)
         self.words = chunk // self.word
-        self.element = np.dtype(f"<u{self.size}")
+
+    def octets(self, elements: Array) -> Array:
+        """A number of elements (uint64) in bytes."""
+        if self.bits >= 8:
+            return elements * np.uint64(self.bits // 8)
+        return elements // np.uint64(8 // self.bits)
 
     def addresses(self, base: Array, stride: Array) -> Array:
         """Where the chunk of each lane starts: [W, 32] from base and stride as uint64 [W, 32]."""
-        at: Array = base + (self.line * stride + self.within) * np.uint64(self.size)
-        return at
+        return base + self.octets(self.line * stride + self.within)
 
     def to_tile(self, words: Array) -> Array:
         """Chunks [W, 32, words] as a tile [W, rows, columns]."""
-        flat = np.ascontiguousarray(words).view(self.element)
+        flat = unpack_elements(np.ascontiguousarray(words), self.bits)
         tile = flat.reshape(-1, self.lines, self.length)
         return tile.transpose(0, 2, 1) if self.transposed else tile
 
     def to_words(self, tile: Array) -> Array:
         """The inverse of :meth:`to_tile`."""
         lines = np.ascontiguousarray(tile.transpose(0, 2, 1) if self.transposed else tile)
-        return lines.reshape(len(tile), 32, -1).view(np.dtype(f"<u{self.word}"))
+        return pack_elements(lines.reshape(len(tile), 32, -1), self.bits, 8 * self.word)
 
 
 def _located(b: Any, storage: _Storage) -> Any:
@@ -141,40 +152,62 @@ def _located(b: Any, storage: _Storage) -> Any:
     address = b.address("p")
     place = b.source("stride") if b.has("stride") else -1
     default = np.array([storage.length], np.uint64)
-    site = b.site
+    check = _precondition(storage, b.wmma_rule, b.site)
 
     def chunks(r: Registers, g: Any, w: Any) -> Array:
         base = address(r, g).astype(np.uint64)
         stride = r[place].astype(np.uint64) if place >= 0 else default
-        _check_preconditions(g, w, storage, base, stride, site)
+        check(g, w, base, stride)
         at: Array = w.collect(storage.addresses(w.spread(base), w.spread(stride)))
         return at
 
     return chunks
 
 
-def _check_preconditions(
+def _precondition(storage: _Storage, rule: str, site: Any) -> Any:
+    """The check of PTX ISA, Matrix Storage for WMMA, or of the CUDA C++ guide's wmma chapter.
+
+    The ISA wants every row or column at a multiple of the fragment's size, the guide the tile at a
+    multiple of 32 bytes and the stride one of 16 bytes.
+    """
+    if rule == "cuda":
+        aligns, by = (32, 16), "the rule of the CUDA C++ guide"
+    else:
+        aligns, by = (storage.alignment,) * 2, "the size of a fragment (rule of the PTX ISA)"
+
+    def check(g: Any, w: Any, base: Array, stride: Array) -> None:
+        step = storage.octets(stride)
+        whole = stride * np.uint64(storage.bits) == step * np.uint64(8)
+        # Lines that are shorter than a fragment: the packed stride is the ISA's own default, so
+        # it cannot be meant to break the rule.
+        packed = (stride == np.uint64(storage.length)) & (rule == "ptx")
+        for bad, what, value, align in (
+            ((base & np.uint64(aligns[0] - 1)) != 0, "base address {:#x}", base, aligns[0]),
+            (
+                (((step & np.uint64(aligns[1] - 1)) != 0) | ~whole) & ~packed,
+                "stride of {} bytes",
+                step,
+                aligns[1],
+            ),
+        ):
+            if bad.any():
+                first = int(value[np.flatnonzero(bad)[0]])
+                reject(
+                    g, site, "wmma-precondition",
+                    f"{what.format(first)} is not a multiple of {align}, {by}, in '{site.text}'",
+                    g.full(bad),
+                    f"start each row or column of the tile at a multiple of {align} bytes",
+                    rule=rule,
+                )  # fmt: skip
+        _check_uniform(g, w, storage, base, stride, site)
+
+    return check
+
+
+def _check_uniform(
     g: Any, w: Any, storage: _Storage, base: Array, stride: Array, site: Any
 ) -> None:
-    """PTX ISA, Matrix Storage for WMMA, and the rules of wmma.load and wmma.store."""
-    align = np.uint64(storage.alignment)
-    low = np.uint64(storage.alignment - 1)
-    step = stride * np.uint64(storage.size)
-    # Eight f16 elements a line are half a fragment.  That packed stride is the ISA's own default,
-    # so it cannot be meant to break the rule.
-    packed = stride == np.uint64(storage.length)
-    for bad, what, value in (
-        ((base & low) != 0, "base address {:#x}", base),
-        (((step & low) != 0) & ~packed, "stride of {} bytes", step),
-    ):
-        if bad.any():
-            first = value[np.flatnonzero(bad)[0]]
-            reject(
-                g, site, "wmma-precondition",
-                f"{what.format(int(first))} is not a multiple of {align}, the size of a fragment"
-                f" of '{site.text}'",
-                g.full(bad), f"start each row or column of the tile at a multiple of {align} bytes",
-            )  # fmt: skip
+    """The stride covers a line, and all lanes agree (PTX ISA, wmma.load and wmma.store)."""
     short = stride < np.uint64(storage.length)
     if short.any():
         reject(
@@ -194,22 +227,20 @@ def _check_preconditions(
             )  # fmt: skip
 
 
-def _fragment(m: Mods) -> Fragment:
-    return wmma_fragment(m.use, parse_shape(m.shape), m.type)
-
-
-@instruction("wmma.load", isa=_SECTION + "wmma.load", floor="6.3+sm_70")
+@instruction("wmma.load", isa=_SECTION + "wmma.load", floor="6.0+sm_70")
 class WmmaLoad(_Transfer):
     """Load a fragment of A, B or C."""
 
-    forms = _transfer_forms("wmma.load", "=r.register*number, [p], stride.u32?", "c", True)
+    forms = _transfer_forms("=r.register*number, [p], stride.u32?", "c", True)
 
     def bind(self, b: Any) -> Step:
-        fragment = _fragment(b.mods)
-        storage = _Storage(fragment, b.mods.layout)
+        m = b.mods
+        fragment = _fragment(m.use, m.shape, m.type, b.target, m.layout)
+        storage = _Storage(fragment, m.layout)
         chunks = _located(b, storage)
-        space = b.space("p", b.mods.space)
+        space = b.space("p", m.space)
         writes = b.writes("r")
+        held = fragment_writer(b, "r", Held.of(m.use, m.shape, m.type, m.layout))
         site = b.site
 
         def step(r: Registers, g: Any) -> None:
@@ -219,26 +250,30 @@ class WmmaLoad(_Transfer):
             registers = fragment.scatter(storage.to_tile(words))
             for write, register in zip(writes, registers, strict=True):
                 write(r, w.collect(register), None)
+            held(r)
 
         return step
 
 
-@instruction("wmma.store", isa=_SECTION + "wmma.store", floor="6.3+sm_70")
+@instruction("wmma.store", isa=_SECTION + "wmma.store", floor="6.0+sm_70")
 class WmmaStore(_Transfer):
     """Store a fragment of D."""
 
-    forms = _transfer_forms("wmma.store", "[p], b.register*number, stride.u32?", "d", False)
+    forms = _transfer_forms("[p], b.register*number, stride.u32?", "d", False)
 
     def bind(self, b: Any) -> Step:
-        fragment = _fragment(b.mods)
-        storage = _Storage(fragment, b.mods.layout)
+        m = b.mods
+        fragment = _fragment(m.use, m.shape, m.type, b.target, m.layout)
+        storage = _Storage(fragment, m.layout)
         chunks = _located(b, storage)
-        space = b.space("p", b.mods.space)
+        space = b.space("p", m.space)
         sources = b.sources("b")
+        check = fragment_reader(b, "b", Held.of("d", m.shape, m.type))
         site = b.site
 
         def step(r: Registers, g: Any) -> None:
             w = whole_warps(g, site)
+            check(r, g)
             at = chunks(r, g, w)
             words = storage.to_words(fragment.gather([w.spread(r[s]) for s in sources]))
             values = [w.collect(words[..., k]) for k in range(storage.words)]
@@ -254,50 +289,39 @@ def _product_forms() -> tuple[Form, ...]:
     operands = "=d.d_register*d_count, a.factor_register*a_count, b.factor_register*b_count"
     operands += ", c.c_register*c_count"
 
-    def line(shape: str, types: str, head: str = "", tail: str = "") -> str:
-        return f"{head} sync aligned {BOTH_LAYOUTS} {shape} {types} {tail}"
+    def form(shape: str, types: str, floor: str, head: str = "", aligned: str = "aligned") -> Form:
+        line = f"{head} sync {aligned} {BOTH_LAYOUTS} shape:{{{shape}}} {types}"
+        return Form(line, operands, floor=floor)
 
-    def same(d: str, factor: str) -> str:
-        return f"dtype:{{{d}}} atype:{{{factor}}} btype:{{{factor}}} ctype:{{{d}}}"
-
-    def other(text: str, floor: str, what: str) -> Form:
-        return Form(text, operands, floor=floor, unsupported=f"wmma.mma {what} is not modelled")
+    def same(d: str, factor: str, tail: str = "") -> str:
+        return f"dtype:{{{d}}} atype:{{{factor}}} btype:{{{factor}}} ctype:{{{d}}} {tail}"
 
     halves = "dtype:{f16 f32} ctype:{f16 f32}"
+    finite = halves + " satfinite"
     return (
-        Form(line(_SHAPES, halves), operands),
-        Form(line(_SHAPES, same("f32", "bf16")), operands, floor="7.0+sm_80"),
+        form(_LARGE, halves, "6.3+sm_70"),
+        form(_LARGE, finite, "6.3-6.4+sm_70"),
         *(
-            Form(
-                line(_SHAPES, same("s32", t), tail="satfinite?"),
-                operands, floor="6.3+sm_72",
-            )
-            for t in ("s8", "u8")
+            form(shape, types, floor, aligned="")
+            for shape, floor in _OLD
+            for types in (halves, finite)
         ),
-        other(line("shape:{m16n16k8}", same("f32", "tf32")), "7.0+sm_80", "of tf32"),
-        other(
-            line("shape:{m8n8k4} rnd?:{rn rz rm rp}", same("f64", "f64")),
-            "7.0+sm_80", "of f64",
-        ),
-        *(
-            other(
-                line("shape:{m8n8k32}", same("s32", t), tail="satfinite?"),
-                "6.3+sm_75", "of s4 and u4",
-            )
-            for t in ("s4", "u4")
-        ),
-        other(
-            line("shape:{m8n8k128}", same("s32", "b1"), "op:{xor and@7.1+sm_80} popc"),
-            "6.3+sm_75", "of b1",
-        ),
-    )  # fmt: skip
+        form(_LARGE, same("f32", "bf16"), "7.0+sm_80"),
+        *(form(_LARGE, same("s32", t, "satfinite?"), "6.3+sm_72") for t in ("s8", "u8")),
+        form("m16n16k8", same("f32", "tf32"), "7.0+sm_80"),
+        form("m8n8k4", "rnd?:{rn rz rm rp} " + same("f64", "f64"), "7.0+sm_80"),
+        *(form("m8n8k32", same("s32", t, "satfinite?"), "6.3+sm_75") for t in ("s4", "u4")),
+        form("m8n8k128", same("s32", "b1"), "6.3+sm_75", "op:{xor and@7.1+sm_80} popc"),
+    )
 
 
-@instruction("wmma.mma", isa=_SECTION + "wmma.mma", floor="6.3+sm_70")
+@instruction("wmma.mma", isa=_SECTION + "wmma.mma", floor="6.0+sm_70")
 class WmmaMma(MatrixCollective):
     """D = A * B + C of fragments; the opcode names the layouts A and B were loaded with."""
 
     forms = _product_forms()
+    fragment_operands = ("a", "b", "c", "d")
+    traps = ("wmma-fragment", "collective-divergence", "rounding-not-established")
 
     def check(self, m: Mods) -> str | None:
         """Elements below eight bits are loaded in ``.row.col`` only."""
@@ -306,40 +330,57 @@ class WmmaMma(MatrixCollective):
         return None
 
     def factor_register(self, m: Mods) -> str:
-        return _register_type(_part(m, m.atype or "f16"))
+        return _register_type(Mods({"type": _factor(m)}))
 
     def d_register(self, m: Mods) -> str:
-        return _register_type(_part(m, m.dtype))
+        return _register_type(Mods({"type": m.dtype}))
 
     def c_register(self, m: Mods) -> str:
-        return _register_type(_part(m, m.ctype))
+        return _register_type(Mods({"type": m.ctype}))
 
     def a_count(self, m: Mods) -> int:
-        return _register_count("a", _part(m, m.atype or "f16"))
+        return wmma_registers("a", parse_shape(m.shape), _factor(m))
 
     def b_count(self, m: Mods) -> int:
-        return _register_count("b", _part(m, m.atype or "f16"))
+        return wmma_registers("b", parse_shape(m.shape), _factor(m))
 
     def c_count(self, m: Mods) -> int:
-        return _register_count("c", _part(m, m.ctype))
+        return wmma_registers("c", parse_shape(m.shape), m.ctype)
 
     def d_count(self, m: Mods) -> int:
-        return _register_count("d", _part(m, m.dtype))
+        return wmma_registers("d", parse_shape(m.shape), m.dtype)
+
+    def fragments(self, m: Mods, target: Target) -> tuple[tuple[str, Fragment], ...]:
+        factor = _factor(m)
+        return (
+            ("a", _fragment("a", m.shape, factor, target, m.alayout)),
+            ("b", _fragment("b", m.shape, factor, target, m.blayout)),
+            ("c", _fragment("c", m.shape, m.ctype, target, "")),
+            ("d", _fragment("d", m.shape, m.dtype, target, "")),
+        )
 
     def bind(self, b: Any) -> Step:
         m = b.mods
-        shape: Shape = parse_shape(m.shape)
-        factor = m.atype or "f16"
-        fragments = (
-            wmma_fragment("a", shape, factor),
-            wmma_fragment("b", shape, factor),
-            wmma_fragment("c", shape, m.ctype),
-            wmma_fragment("d", shape, m.dtype),
-        )
-        f = product(factor, factor, m.ctype, m.dtype, bool(m.satfinite))
-        return multiply_step(b, fragments, f)
+        factor = _factor(m)
+        checks = [
+            fragment_reader(b, "a", Held.of("a", m.shape, factor, m.alayout)),
+            fragment_reader(b, "b", Held.of("b", m.shape, factor, m.blayout)),
+            fragment_reader(b, "c", Held.of("c", m.shape, m.ctype)),
+        ]
+        held = fragment_writer(b, "d", Held.of("d", m.shape, m.dtype))
+        a, bb, c, d = (fragment for _, fragment in self.fragments(m, b.target))
+        arithmetic = Arithmetic("wmma", (factor, factor, m.ctype, m.dtype), b.target, m)
+        multiply = multiply_step(b, (a, bb, c, d), arithmetic)
+
+        def step(r: Registers, g: Any) -> None:
+            for check in checks:
+                check(r, g)
+            multiply(r, g)
+            held(r)
+
+        return step
 
 
-def _part(m: Mods, type_: str) -> Mods:
-    """The modifiers that describe the fragment of one operand."""
-    return Mods({"shape": m.shape, "type": type_})
+def _factor(m: Mods) -> str:
+    """The type of A and B, which the forms of f16 do not spell."""
+    return m.atype or "f16"

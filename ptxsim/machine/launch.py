@@ -20,13 +20,23 @@ from .memory import Allocation, GlobalMemory
 from .scheduler import Limits, Scheduler
 from .wave import FindingSink, Geometry, Wave
 
-__all__ = ["DEFAULT_INSTRUCTIONS", "SCHEDULES", "Buffer", "LaunchRecord", "Outcome", "run"]
+__all__ = [
+    "DEFAULT_INSTRUCTIONS",
+    "SCHEDULES",
+    "WMMA_RULES",
+    "Buffer",
+    "LaunchRecord",
+    "Outcome",
+    "run",
+]
 
 #: Lanes that a wave should have: long enough to hide NumPy's cost per call, short enough that the
 #: registers of a loop stay in cache (measured on the benchmark kernels).
 WAVE_LANES = 1 << 14
 
 #: PTX instructions that groups may issue before a launch is given up.
+#: Whose alignment rule wmma loads and stores have: the PTX ISA's or the CUDA C++ guide's.
+WMMA_RULES = ("ptx", "cuda")
 DEFAULT_INSTRUCTIONS = 1 << 32
 
 #: Bytes of shared and local memory that a wave should not exceed.
@@ -51,6 +61,7 @@ class LaunchRecord:
 
     ``arguments`` are in parameter order: a :class:`Buffer`, or the bytes of a parameter.
     ``wave_ctas`` fixes the number of CTAs that run together; by default it is chosen.
+    ``wmma_rule`` says whose alignment rule wmma loads and stores have, ``ptx`` or ``cuda``.
     ``group_type`` is where checks listen: a subclass of :class:`Group` sees every load, store and
     atomic of its lanes, and a launch without one holds no trace of it.
     """
@@ -63,6 +74,7 @@ class LaunchRecord:
     max_instructions: int = DEFAULT_INSTRUCTIONS
     wave_ctas: int | None = None
     memory_limit: int = 8 << 30
+    wmma_rule: str = "ptx"
     group_type: type[Group] = Group
 
 
@@ -165,7 +177,8 @@ def run(record: LaunchRecord, sink: FindingSink) -> Outcome:
     memory = GlobalMemory(base, record.memory_limit)
     variables, functions = _load_variables(module, memory)
     buffers, parameters = _load_arguments(record, memory)
-    link = Link(variables, functions, parameters, module.shared_layout(record.entry))
+    shared = module.shared_layout(record.entry)
+    link = Link(variables, functions, parameters, shared, module.target, record.wmma_rule)
     program = compile_program(module, record.entry, link)
     outcome = Outcome(memory, buffers, program, False)
     limits = Limits(record.max_instructions)

@@ -16,7 +16,14 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Array", "Fragment", "element_dtype", "fragment"]
+__all__ = [
+    "Array",
+    "Fragment",
+    "element_dtype",
+    "fragment",
+    "pack_elements",
+    "unpack_elements",
+]
 
 Array: TypeAlias = NDArray[Any]
 
@@ -24,8 +31,28 @@ _WARP = 32
 
 
 def element_dtype(bits: int) -> np.dtype[Any]:
-    """The unsigned NumPy type of an element of 8, 16, 32 or 64 bits."""
-    return np.dtype(f"<u{bits // 8}")
+    """The unsigned NumPy type that holds an element; elements below eight bits have a byte each."""
+    return np.dtype(f"<u{max(bits, 8) // 8}")
+
+
+def unpack_elements(words: Array, bits: int) -> Array:
+    """Words [..., n] as elements [..., n * per], from the low bits of each word upward."""
+    if bits >= 8:
+        return words.view(element_dtype(bits))
+    octets = words.view(np.uint8)
+    if bits == 1:
+        return np.unpackbits(octets, axis=-1, bitorder="little")
+    assert bits == 4
+    return np.stack([octets & 15, octets >> 4], axis=-1).reshape(*octets.shape[:-1], -1)
+
+
+def pack_elements(elements: Array, bits: int, word_bits: int) -> Array:
+    """The inverse of :func:`unpack_elements`."""
+    if bits == 1:
+        elements = np.packbits(elements, axis=-1, bitorder="little")
+    elif bits == 4:
+        elements = elements[..., 0::2] | elements[..., 1::2] << np.uint8(4)
+    return np.ascontiguousarray(elements).view(element_dtype(word_bits))
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,14 +93,19 @@ class Fragment:
         assert len(places) == self.rows * self.columns, "a fragment covers its tile"
         return first
 
+    @property
+    def copies(self) -> int:
+        """How many lanes and places hold each element of the tile."""
+        return _WARP * self.elements // (self.rows * self.columns)
+
     def split(self, registers: Sequence[Array]) -> Array:
         """Registers [W, 32] to held elements [W, 32, elements]."""
         words = np.stack(registers, axis=-1).astype(element_dtype(self.register_bits), copy=False)
-        return words.view(element_dtype(self.element_bits))
+        return unpack_elements(words, self.element_bits)
 
     def join(self, elements: Array) -> list[Array]:
         """Held elements [W, 32, elements] to registers [W, 32]."""
-        words = np.ascontiguousarray(elements).view(element_dtype(self.register_bits))
+        words = pack_elements(elements, self.element_bits, self.register_bits)
         return [words[..., k] for k in range(words.shape[-1])]
 
     def gather(self, registers: Sequence[Array]) -> Array:
@@ -94,7 +126,6 @@ def fragment(
     elements: int,
     where: Callable[[Array, Array], tuple[Array, Array]],
     element_bits: int,
-    register_bits: int = 32,
 ) -> Fragment:
     """A fragment whose map is the function ``where(lane, element) -> (row, column)``."""
     lane = np.arange(_WARP)[:, None]
@@ -104,7 +135,7 @@ def fragment(
         rows,
         columns,
         element_bits,
-        register_bits,
+        max(element_bits, 32),
         np.ascontiguousarray(row, dtype=np.intp),
         np.ascontiguousarray(column, dtype=np.intp),
     )

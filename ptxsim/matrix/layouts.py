@@ -1,13 +1,12 @@
-"""The fragments of mma, ldmatrix, stmatrix and wmma.
+"""The fragments of mma, ldmatrix, stmatrix and movmatrix (PTX ISA 9.1, Warp Level Matrix
+Instructions).
 
-In the formulas ``l`` is the lane, ``g = l >> 2`` and ``t = l & 3``; ``r`` is the register and ``e``
-the element in it.  PTX leaves the fragments of wmma open; ours are those that ptxas uses for sm_75
-and later, where sixteen-bit fragments may hold an element more than once.
+In the formulas ``l`` is the lane, ``g = l >> 2`` and ``t = l & 3``; ``r`` is the register, ``e``
+the element in it and ``i`` the element counted over all registers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
 from typing import TypeAlias
 
@@ -15,20 +14,21 @@ from .fragments import Array, Fragment, fragment
 
 __all__ = [
     "Shape",
+    "byte_fragment",
     "mma_a",
     "mma_b",
     "mma_c",
     "parse_shape",
+    "quad_a",
+    "quad_b",
+    "quad_c",
     "row_fragment",
-    "wmma_fragment",
-    "wmma_registers",
+    "store_fragment",
+    "tall_fragment",
 ]
 
 #: Rows of A and D, columns of B and D, and the extent that is summed over.
 Shape: TypeAlias = tuple[int, int, int]
-
-#: Lane and element to row and column.
-Where: TypeAlias = Callable[[Array, Array], tuple[Array, Array]]
 
 
 def parse_shape(word: str) -> Shape:
@@ -42,10 +42,16 @@ def parse_shape(word: str) -> Shape:
     return int(m), int(n), int(k)
 
 
+# --- mma ------------------------------------------------------------------------------------------
+
+
 @cache
 def mma_a(rows: int, k: int, bits: int) -> Fragment:
-    """A of a dense mma: ``row = g + 8*(r & 1), k = per*t + e + 4*per*(r >> 1)`` for 16 rows."""
-    per = 32 // bits
+    """A of mma: ``row = g + 8*(r & 1), k = per*t + e + 4*per*(r >> 1)`` for 16 rows.
+
+    For mma.sp the columns are the stored elements.
+    """
+    per = max(bits, 32) // bits
 
     def where(lane: Array, element: Array) -> tuple[Array, Array]:
         g, t = lane >> 2, lane & 3
@@ -58,8 +64,8 @@ def mma_a(rows: int, k: int, bits: int) -> Fragment:
 
 @cache
 def mma_b(k: int, bits: int) -> Fragment:
-    """B of a dense mma: ``k = per*t + e + 4*per*r, column = g``."""
-    per = 32 // bits
+    """B of mma: ``k = per*t + e + 4*per*r, column = g``."""
+    per = max(bits, 32) // bits
 
     def where(lane: Array, element: Array) -> tuple[Array, Array]:
         r, e = element // per, element % per
@@ -70,7 +76,7 @@ def mma_b(k: int, bits: int) -> Fragment:
 
 @cache
 def mma_c(rows: int, bits: int) -> Fragment:
-    """C and D of a dense mma: ``row = g + 8*(i >> 1), column = 2*t + (i & 1)``."""
+    """C and D of mma: ``row = g + 8*(i >> 1), column = 2*t + (i & 1)``."""
 
     def where(lane: Array, element: Array) -> tuple[Array, Array]:
         return (lane >> 2) + 8 * (element >> 1), 2 * (lane & 3) + (element & 1)
@@ -78,9 +84,57 @@ def mma_c(rows: int, bits: int) -> Fragment:
     return fragment(rows, 8, rows * 8 // 32, where, bits)
 
 
+# --- mma.m8n8k4 of f16: four products, one for each pair of quads ---------------------------------
+
+
+@cache
+def quad_a(layout: str) -> Fragment:
+    """A of the four products of mma.m8n8k4 with f16, one below the other.
+
+    Product ``q`` is that of lanes ``4*q..4*q+3`` and ``16+4*q..16+4*q+3``; with ``u = l & 3`` and
+    ``h = l >> 4``, row ``u + 4*h`` and k ``i`` for ``.row``, row ``i + 4*h`` and k ``u`` for
+    ``.col``.
+    """
+
+    def where(lane: Array, i: Array) -> tuple[Array, Array]:
+        q, u, h = (lane >> 2) & 3, lane & 3, lane >> 4
+        row, k = (u, i) if layout == "row" else (i, u)
+        return 8 * q + row + 4 * h, k
+
+    return fragment(32, 4, 4, where, 16)
+
+
+@cache
+def quad_b(layout: str) -> Fragment:
+    """B of the four products: k ``u`` and column ``i + 4*h`` for ``.row``, else exchanged."""
+
+    def where(lane: Array, i: Array) -> tuple[Array, Array]:
+        q, u, h = (lane >> 2) & 3, lane & 3, lane >> 4
+        k, column = (u, i) if layout == "row" else (i, u)
+        return 4 * q + k, column + 4 * h
+
+    return fragment(16, 8, 4, where, 16)
+
+
+@cache
+def quad_c(bits: int) -> Fragment:
+    """C and D of the four products: a row a lane for f16, 2 x 2 blocks of a pair for f32."""
+
+    def where(lane: Array, i: Array) -> tuple[Array, Array]:
+        q, u, h = (lane >> 2) & 3, lane & 3, lane >> 4
+        if bits == 16:
+            return 8 * q + u + 4 * h, i
+        return 8 * q + (u & 1) + (i & 2) + 4 * h, (i & 4) + (u & 2) + (i & 1)
+
+    return fragment(32, 8, 8, where, bits)
+
+
+# --- ldmatrix, stmatrix, movmatrix ----------------------------------------------------------------
+
+
 @cache
 def row_fragment(transposed: bool) -> Fragment:
-    """One 8x8 matrix of ldmatrix: row ``g``, columns ``2t`` and ``2t + 1``, or the transpose."""
+    """One 8x8 matrix of b16: row ``g``, columns ``2t`` and ``2t + 1``, or the transpose."""
 
     def where(lane: Array, element: Array) -> tuple[Array, Array]:
         g, pair = lane >> 2, 2 * (lane & 3) + element
@@ -89,73 +143,33 @@ def row_fragment(transposed: bool) -> Fragment:
     return fragment(8, 8, 2, where, 16)
 
 
-# --- wmma -----------------------------------------------------------------------------------------
-
-
-def wmma_registers(use: str, shape: Shape, type_: str) -> int:
-    """Registers of a lane in a wmma fragment of ``use`` a, b, c or d.
-
-    >>> wmma_registers("a", (16, 16, 16), "f16"), wmma_registers("a", (8, 32, 16), "bf16")
-    (8, 2)
-    """
-    m, n, k = shape
-    if use in "cd":
-        return m * n // 64 if type_ == "f16" else m * n // 32
-    if type_ == "f16":
-        return 8
-    extent = m if use == "a" else n
-    return extent * k * (16 if type_ == "bf16" else 8) // (32 * 32)
+@cache
+def byte_fragment() -> Fragment:
+    """One 8x16 matrix of bytes of ldmatrix: row ``g``, columns ``4t..4t+3``."""
+    return fragment(8, 16, 4, lambda lane, j: (lane >> 2, 4 * (lane & 3) + j), 8)
 
 
 @cache
-def wmma_fragment(use: str, shape: Shape, type_: str) -> Fragment:
-    """The fragment ``use`` (a, b, c, d) of a wmma shape for f16, bf16, s8, u8, f32 or s32."""
-    bits = {"f16": 16, "bf16": 16, "s8": 8, "u8": 8, "f32": 32, "s32": 32}[type_]
-    count = wmma_registers(use, shape, type_) * 32 // bits
-    m, n, k = shape
-    if use in "cd":
-        return fragment(m, n, count, _wmma_c(shape), bits)
-    extent = m if use == "a" else n
-    inner = _wmma_bytes if bits == 8 else _wmma_halves(use, extent)
-    if use == "a":
-        return fragment(m, k, count, inner, bits)
+def tall_fragment() -> Fragment:
+    """One 16x16 matrix of bytes of ldmatrix.trans: rows ``4t..4t+3``, columns ``g`` and ``g+8``.
 
-    def turned(lane: Array, element: Array) -> tuple[Array, Array]:
-        column, row = inner(lane, element)
-        return row, column
+    Row and column are those of memory; the second register has the second column.
+    """
 
-    return fragment(k, n, count, turned, bits)
+    def where(lane: Array, i: Array) -> tuple[Array, Array]:
+        return 4 * (lane & 3) + (i & 3), (lane >> 2) + 8 * (i >> 2)
+
+    return fragment(16, 16, 8, where, 8)
 
 
-def _wmma_c(shape: Shape) -> Where:
+@cache
+def store_fragment() -> Fragment:
+    """One matrix of bytes of stmatrix.trans, 8 rows of 16 in memory.
+
+    Byte ``j`` is row ``2t + (j & 1)``, column ``g + 8*(j >> 1)``.
+    """
+
     def where(lane: Array, j: Array) -> tuple[Array, Array]:
-        g, pair = lane >> 2, 2 * (lane & 3) + (j & 1)
-        if shape == (16, 16, 16):
-            return g + 8 * ((j >> 1) & 1), pair + 8 * (j >> 2)
-        if shape == (32, 8, 16):
-            return g + 8 * (j >> 1), pair
-        # m8n32k16 is computed as the transposed product
-        return pair, g + 8 * (j >> 1)
+        return 2 * (lane & 3) + (j & 1), (lane >> 2) + 8 * (j >> 1)
 
-    return where
-
-
-def _wmma_bytes(lane: Array, element: Array) -> tuple[Array, Array]:
-    """Eight-bit A: register ``i``, byte ``b`` is row ``g + 8*i``, column ``4*t + b``."""
-    return (lane >> 2) + 8 * (element >> 2), 4 * (lane & 3) + (element & 3)
-
-
-def _wmma_halves(use: str, extent: int) -> Where:
-    """Sixteen-bit A, and B with row and column exchanged, of 8, 16 or 32 rows."""
-
-    def where(lane: Array, element: Array) -> tuple[Array, Array]:
-        g, pair = lane >> 2, 2 * (lane & 3) + (element & 1)
-        low, middle = (element >> 1) & 1, (element >> 2) & 1
-        if extent == 8:
-            return g, pair + 8 * low
-        if extent == 32:
-            return g + 8 * low + 16 * (element >> 3), pair + 8 * middle
-        outer, inner = (low, middle) if use == "a" else (middle, low)
-        return g + 8 * outer, pair + 8 * inner
-
-    return where
+    return fragment(8, 16, 4, where, 8)

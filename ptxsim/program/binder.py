@@ -7,7 +7,7 @@ registers, negated predicates, truncations), and shadow flags of registers that 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import numpy as np
@@ -54,6 +54,7 @@ class Places:
         self.template: Registers = [constant_array(0, r.type.bits) for r in function.registers]
         self._constants: dict[tuple[int, int], int] = {}
         self.shadows: dict[int, int] = {}
+        self.tags: dict[int, int] = {}
 
     def new(self, initial: Array) -> int:
         self.template.append(initial)
@@ -68,6 +69,10 @@ class Places:
     def shadow(self, register: int) -> None:
         """Give a register a flag that says where it is undefined."""
         self.shadows[register] = self.new(np.array([True]))
+
+    def tag(self, register: int) -> None:
+        """Give a register a tag that says which wmma fragment it holds."""
+        self.tags[register] = self.new(np.array([0], np.int32))
 
     def in_frame(self, symbol: Symbol) -> bool:
         """Whether a variable lies in the local-memory frame of this function."""
@@ -111,6 +116,8 @@ class InstructionBinder:
         self.instruction = instruction
         self.mods: Mods = instruction.mods
         self.site = InstructionSite(instruction.text, instruction.span, places.function.name)
+        self.target = places.link.target
+        self.wmma_rule = places.link.wmma_rule
         self.before: list[Step] = []
         self.after: list[Step] = []
         self._specs = {s.name: s for s in instruction.form.operands}
@@ -356,10 +363,12 @@ class InstructionBinder:
 
     # --- undefined registers --------------------------------------------------------------------
 
-    def read_registers(self) -> list[int]:
+    def read_registers(self, without: Collection[str] = ()) -> list[int]:
         """Registers that the instruction reads as operands, the guard not counted."""
         out = []
         for spec in self.instruction.form.operands:
+            if spec.name in without:
+                continue
             value = self.instruction.operands.get(spec.name)
             if value is not None and (spec.read or spec.kind != "value"):
                 out.extend(registers_of(value))
@@ -384,11 +393,28 @@ class InstructionBinder:
 
         self.after.append(propagate)
 
+    def register_names(self, name: str) -> list[str]:
+        """The names of the registers in an operand."""
+        names = {r.index: r.name for r in self.places.function.registers}
+        return [names[r] for r in registers_of(self.operand(name))]
+
+    def undefined_flags(self, name: str) -> list[int]:
+        """Where the flags of possibly undefined registers of an operand are, or -1."""
+        return [self.places.shadows.get(r, -1) for r in registers_of(self.operand(name))]
+
+    def tags(self, name: str) -> list[int]:
+        """Where the tags of the registers of a fragment operand are."""
+        return [self.places.tags[r] for r in registers_of(self.operand(name))]
+
     def check_defined(self) -> None:
-        """Before an instruction whose operands must be defined (address, store, branch)."""
+        """Before an instruction whose operands must be defined (address, store, branch).
+
+        Fragments of wmma are checked by their record.
+        """
         shadows = self.places.shadows
         names = {r.index: r.name for r in self.places.function.registers}
-        checked = [(shadows[s], names[s]) for s in self.read_registers() if s in shadows]
+        others = set(self.instruction.record.fragment_operands)
+        checked = [(shadows[s], names[s]) for s in self.read_registers(others) if s in shadows]
         guard_register = self.instruction.guard
         guard = self.guard()
         if guard_register is not None and guard_register.index in shadows:

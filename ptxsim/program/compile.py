@@ -22,6 +22,7 @@ from .binder import InstructionBinder, Places, registers_of
 from .control import ControlBinder
 from .flow import Node, block_order, liveness, maybe_undefined
 from .model import Block, InstructionSite, Link, Program, Routine
+from .tags import bind_tags, tagged_registers
 
 __all__ = ["compile_program", "reachable_functions"]
 
@@ -106,6 +107,8 @@ class _Compiler:
         tainted = maybe_undefined(nodes, succ, defined, every)
         for register in _bits(tainted):
             self.places.shadow(register)
+        for register in sorted(tagged_registers(self.code)):
+            self.places.tag(register)
         for register in results:
             for b, block_nodes in enumerate(nodes):
                 if not succ[b]:
@@ -119,8 +122,10 @@ class _Compiler:
         shadows = self.places.shadows
         for block in self.blocks:
             registers = _bits(live[block.index])
-            flags = [shadows[r] for r in registers if r in shadows]
-            block.live = (*registers, *flags)
+            beside = [
+                kind[r] for kind in (shadows, self.places.tags) for r in registers if r in kind
+            ]
+            block.live = (*registers, *beside)
             block.successors = tuple(succ[block.index])
         return Routine(
             self.function.name,
@@ -242,6 +247,7 @@ class _Compiler:
                 block.meets = i.record.meets
             if i.record.needs_defined:
                 binder.check_defined()
+            self._bind_tags(binder, i)
             steps += [*binder.before, step, *binder.after]
             block.waits = block.waits or i.record.waits(i.mods)
         block.length = end - begin
@@ -260,6 +266,7 @@ class _Compiler:
                 block.waits_as = last.record.waits_as
             if last.record.needs_defined:
                 control.check_defined()
+            self._bind_tags(control, i)
             steps += control.before
             block.site = block.site or control.site
             block.waits = block.waits or last.record.waits(last.mods)
@@ -267,6 +274,10 @@ class _Compiler:
         if block.site is None and end > begin:
             first = self.code[begin]
             block.site = InstructionSite(first.text, first.span, self.function.name)
+
+    def _bind_tags(self, binder: InstructionBinder, i: TypedInstruction) -> None:
+        if self.places.tags:
+            bind_tags(binder, set(_bits(_node(i).writes)))
 
     def _bind_test(self, block: Block, at: int) -> None:
         i = self.code[at]

@@ -13,7 +13,7 @@ def _program(module: TypedModule, entry: str) -> Program:
     """The program with made-up addresses, one page a variable."""
     variables = {name: 0x1000 * n for n, name in enumerate(module.variables, 1)}
     functions = {name: 16 * n for n, name in enumerate(module.functions, 1)}
-    link = Link(variables, functions, 0, module.shared_layout(entry))
+    link = Link(variables, functions, 0, module.shared_layout(entry), module.target)
     return compile_program(module, entry, link)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from ..diagnostics import Span
 from ..isa.protocol import BoolArray, Registers, Step
 from ..resolve.typed import SharedLayout
+from ..targets import Target
 
 __all__ = ["Block", "Gate", "InstructionSite", "Link", "Program", "Routine", "Transfer"]
 
@@ -37,12 +38,14 @@ class InstructionSite:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """Addresses that the loader chose."""
+    """Addresses that the loader chose, and what else of a launch the code depends on."""
 
     variables: Mapping[str, int]
     functions: Mapping[str, int]
     parameters: int
     shared: SharedLayout
+    target: Target
+    wmma_rule: str = "ptx"
 
 
 class Block:

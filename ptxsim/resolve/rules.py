@@ -38,8 +38,20 @@ def broken_rule(
             reason = _space(m, value)
         elif isinstance(value, Constant):
             reason = record.check_constant(name, value.bits, m)
+        elif isinstance(value, RegisterGroup):
+            reason = _elements(record, m, name, value)
         if reason is not None:
             return name, reason
+    return None
+
+
+def _elements(record: Instruction, m: Mods, name: str, group: RegisterGroup) -> str | None:
+    """Constants in a brace group are checked as operands ``name[0]``, ``name[1]``, ..."""
+    for index, element in enumerate(group.elements):
+        if isinstance(element, Constant):
+            reason = record.check_constant(f"{name}[{index}]", element.bits, m)
+            if reason is not None:
+                return reason
     return None
 
 

@@ -100,9 +100,10 @@ def test_satfinite() -> None:
     c = np.full((16, 16), 2**31 - 1, np.int32)
     body = f"""
 wmma.load.a.sync.aligned.row.m16n16k16.s8 {group("f", 2)}, [%b0];
+wmma.load.b.sync.aligned.row.m16n16k16.s8 {group("f", 2, 2)}, [%b0];
 wmma.load.c.sync.aligned.row.m16n16k16.s32 {group("r", 8)}, [%b1];
 wmma.mma.sync.aligned.row.row.m16n16k16.s32.s8.s8.s32.satfinite
-  {group("r", 8, 8)}, {group("f", 2)}, {group("f", 2)}, {group("r", 8)};
+  {group("r", 8, 8)}, {group("f", 2)}, {group("f", 2, 2)}, {group("r", 8)};
 wmma.store.d.sync.aligned.row.m16n16k16.s32 [%b1], {group("r", 8, 8)};
 """
     assert not run(body, a, c).findings
@@ -199,9 +200,9 @@ class TestForms:
             " {%f0, %f1}, {%f2}, {%f3}, {%f4, %f5};",
         ],
     )
-    def test_known_but_not_modelled(self, line: str) -> None:
+    def test_small_shapes_assemble(self, line: str) -> None:
         codes = unmodelled(line, self.DECLARE, ".version 8.0\n.target sm_80\n")
-        assert codes == ("PTX400",)
+        assert codes == ()
 
     @pytest.mark.parametrize(
         "line",

@@ -86,27 +86,31 @@ class TestWmma:
     @pytest.mark.parametrize("shape", WMMA_SHAPES)
     @pytest.mark.parametrize("type_", ["f16", "bf16", "s8", "u8"])
     @pytest.mark.parametrize("use", ["a", "b"])
+    @pytest.mark.parametrize("target", [70, 80])
     def test_every_element_equally_often(
-        self, shape: tuple[int, int, int], type_: str, use: str
+        self, shape: tuple[int, int, int], type_: str, use: str, target: int
     ) -> None:
-        f = wmma_fragment(use, shape, type_)
+        f = wmma_fragment(use, shape, type_, target, "row")
         counts = np.bincount(f.flat.reshape(-1), minlength=f.rows * f.columns)
         assert set(counts) == {32 * f.elements // (f.rows * f.columns)}
         assert f.registers == wmma_registers(use, shape, type_)
 
     @pytest.mark.parametrize("shape", WMMA_SHAPES)
     @pytest.mark.parametrize("type_", ["f16", "f32", "s32"])
-    def test_accumulator_is_a_bijection(self, shape: tuple[int, int, int], type_: str) -> None:
-        f = wmma_fragment("c", shape, type_)
+    @pytest.mark.parametrize("target", [70, 75, 80])
+    def test_accumulator_is_a_bijection(
+        self, shape: tuple[int, int, int], type_: str, target: int
+    ) -> None:
+        f = wmma_fragment("c", shape, type_, target, "")
         assert sorted(f.flat.reshape(-1)) == list(range(256))
 
     def test_m16n16k16_is_two_mma_tiles(self) -> None:
         # ptxas makes two mma.m16n8k16 of it: A as there, C the left and the right eight columns.
-        a = wmma_fragment("a", (16, 16, 16), "bf16")
+        a = wmma_fragment("a", (16, 16, 16), "bf16", 80, "row")
         assert held(a, 13) == held(mma_a(16, 16, 16), 13)
         left = held(mma_c(16, 32), 13)
         right = [(r, c + 8) for r, c in left]
-        assert held(wmma_fragment("c", (16, 16, 16), "f32"), 13) == left + right
+        assert held(wmma_fragment("c", (16, 16, 16), "f32", 80, ""), 13) == left + right
 
     def test_register_counts(self) -> None:
         # Table of fragments in the ISA section of wmma: bf16 and eight-bit depend on the shape.

@@ -1,0 +1,100 @@
+"""Which wmma fragment a register holds: a tag beside the register, lane by lane.
+
+PTX ISA 9.1, Warp Level Matrix Instructions (wmma): fragments are opaque, and the result is defined
+only when a fragment is used with the shape, use, type and layout it was loaded with.  A tag says
+which register of which fragment a lane holds; 0 stands for any other value (a constant that fills
+an accumulator, a scaled accumulator), which may be used anywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .protocol import Array, Registers
+
+__all__ = ["Held", "describe_tag", "fragment_reader", "fragment_writer"]
+
+_SIZE = 16  # registers of the largest fragment, rounded up
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A fragment: use a, b or c (which C and D share), shape, element type, layout of A or B."""
+
+    use: str
+    shape: str
+    type: str
+    layout: str
+
+    @staticmethod
+    def of(use: str, shape: str, type_: str, layout: str = "") -> Held:
+        """The fragment of an operand; the accumulator's does not depend on a layout."""
+        return Held(use, shape, type_, layout) if use in "ab" else Held("c", shape, type_, "")
+
+    def __str__(self) -> str:
+        name = "accumulator" if self.use == "c" else f"matrix {self.use}"
+        return f"{name} .{self.shape}.{self.type}" + (f".{self.layout}" if self.layout else "")
+
+
+_NUMBERS: dict[Held, int] = {}
+
+
+def _first_tag(held: Held) -> int:
+    """The tag of the first register of a fragment; the others follow."""
+    return _SIZE * (1 + _NUMBERS.setdefault(held, len(_NUMBERS)))
+
+
+def describe_tag(tag: int) -> str:
+    """What a tag other than 0 says, for messages."""
+    number, register = divmod(tag, _SIZE)
+    return f"register {register} of the fragment {list(_NUMBERS)[number - 1]}"
+
+
+def fragment_writer(b: Any, name: str, held: Held) -> Callable[[Registers], None]:
+    """A function that tags the registers of operand ``name`` as holding a fragment."""
+    first = _first_tag(held)
+    tags = [(p, np.array([first + i], np.int32)) for i, p in enumerate(b.tags(name)) if p >= 0]
+
+    def write(r: Registers) -> None:
+        for place, tag in tags:
+            r[place] = tag
+
+    return write
+
+
+def fragment_reader(b: Any, name: str, held: Held) -> Callable[[Registers, Any], None]:
+    """A check that the registers of operand ``name`` hold a fragment or plain values."""
+    first = _first_tag(held)
+    places = b.tags(name)
+    names = b.register_names(name)
+    flags = b.undefined_flags(name)
+    site = b.site
+
+    def report(g: Any, bad: Array, message: str, help_: str) -> None:
+        g.finding("wmma-fragment", message, site, g.full(bad), help=help_)
+
+    def check(r: Registers, g: Any) -> None:
+        for i, flag in enumerate(flags):
+            if flag >= 0 and r[flag].any():
+                report(
+                    g, r[flag],
+                    f"'{site.text}' reads {held}, but {names[i]} was never loaded in these lanes",
+                    "load the fragment, or fill all its registers, on every path that leads here",
+                )  # fmt: skip
+        for i, place in enumerate(places):
+            tag = r[place]
+            bad = (tag != 0) & (tag != first + i)
+            if bad.any():
+                holds = describe_tag(int(tag[np.flatnonzero(bad)[0]]))
+                report(
+                    g, bad,
+                    f"'{site.text}' reads {names[i]} as register {i} of the fragment {held}, but it"
+                    f" holds {holds}",
+                    "use a fragment with the shape, use, type and layout it was loaded with",
+                )  # fmt: skip
+
+    return check
