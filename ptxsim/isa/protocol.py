@@ -99,6 +99,15 @@ class Lanes(Protocol):
     ) -> None:
         """Store consecutive elements of ``size`` bytes; the counterpart of ``load``."""
 
+    def never_written(
+        self, space: str, address: Array, size: int, count: int, mask: BoolArray | None, site: Site
+    ) -> Array:
+        """Which lanes name bytes of shared memory that nothing has written in this launch.
+
+        Only for records with ``reads_tiles``; without one in the program all bytes count as
+        written.
+        """
+
     def atomic(
         self,
         space: str,

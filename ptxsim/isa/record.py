@@ -289,6 +289,8 @@ class Instruction:
     fragment_operands: ClassVar[tuple[str, ...]] = ()
     #: The result is the source, bit for bit, when both are registers.
     copies: ClassVar[bool] = False
+    #: Wants to know which bytes of shared memory were never written.
+    reads_tiles: ClassVar[bool] = False
     #: Findings and traps beyond those of memory operands, by class.
     traps: ClassVar[tuple[str, ...]] = ()
 

@@ -149,6 +149,9 @@ def _definedness(b: Any, registers: list[int]) -> Callable[[Registers, Any, Any]
 class Ldmatrix(_Rows):
     """Load one, two or four matrices from shared memory into fragments."""
 
+    reads_tiles = True
+    traps = (*_Rows.traps, "uninit-shared")
+
     forms = (
         Form(
             f"sync aligned shape:{{m8n8}} num:{{x1 x2 x4}} trans? {_SPACE} type:{{b16}}",
@@ -182,6 +185,7 @@ class Ldmatrix(_Rows):
         count = int(m.num[1:])
         lines = count * fragment.rows
         packed = int(m.packed[1]) if m.packed else 0
+        used = 2 * packed if packed else 16
         writes = b.writes("r")
         rows = _row_addresses(b, lines)
         every_lane = b.target.number <= 75
@@ -194,6 +198,7 @@ class Ldmatrix(_Rows):
             if every_lane and mask is not None:
                 _check_other_lanes(g, w, at, mask, site)
             halves = g.load(space, at, 8, 2, mask, site)
+            _check_written(g, w, space, at, used, mask, fragment.rows, site)
             row = np.stack([w.spread(g.full(h)) for h in halves], axis=-1)[:, :lines]
             octets = np.ascontiguousarray(row).view(np.uint8)
             if packed:
@@ -206,6 +211,28 @@ class Ldmatrix(_Rows):
                 write(r, w.collect(values[register, :, matrix]), None)
 
         return step
+
+
+def _check_written(
+    g: Any, w: Any, space: str, at: Array, used: int, mask: Any, per_matrix: int, site: Any
+) -> None:
+    """The ``used`` bytes of each row were written; the padding of packed rows does not count."""
+    bad = g.never_written(space, at, 4, used // 4, mask, site)
+    if not bad.any():
+        return
+    warp, lane = (int(i) for i in np.argwhere(w.spread(bad))[0])
+    first = int(w.spread(at)[warp, lane])
+    g.finding(
+        "uninit-shared",
+        f"'{site.text}' reads row {lane % per_matrix} of matrix {lane // per_matrix}, at shared"
+        f" address {first:#x} given by lane {lane}, which has bytes that were never"
+        " written",
+        site,
+        bad,
+        help="write the whole tile, and wait for the copies, before it is loaded",
+        address=first,
+        space="shared",
+    )
 
 
 def _unpacked(octets: Array, bits: int) -> Array:

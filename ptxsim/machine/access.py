@@ -26,6 +26,7 @@ __all__ = [
     "arrays",
     "check_defined",
     "load",
+    "never_written",
     "place",
     "place_in",
     "places",
@@ -110,6 +111,8 @@ def store(
     for p in places(group, access, address, mask, write=True):
         wave.memory.version += 1
         views, shadows = arrays(wave, p.space)
+        if p.space == "shared":
+            shadows = wave.shared_written
         index = p.at >> _SHIFT[word]
         words = [v[k] for v in values for k in (0, 1)] if size == 16 else list(values)
         view = views[word]
@@ -138,6 +141,20 @@ def arrays(wave: Wave, space: str) -> tuple[dict[int, Array], dict[int, Array] |
     if space == "local":
         return wave.local_views, None
     return wave.memory.views, wave.memory.shadow_views if space == "undefined" else None
+
+
+def never_written(group: Group, access: Access, address: Array, mask: BoolArray | None) -> Array:
+    """Which lanes name bytes of shared memory that were never written; the address is checked."""
+    bad = np.zeros(group.n, bool)
+    written = group.wave.shared_written
+    if written is None:
+        return bad
+    for p in places(group, access, address, mask):
+        index = p.at >> _SHIFT[access.size]
+        whole = ~written[access.size].dtype.type(0)
+        words = [written[access.size].take(index + k) for k in range(access.count)]
+        bad |= _spread(np.any([w != whole for w in words], axis=0), p, group)
+    return bad
 
 
 def check_defined(group: Group, access: Access, p: Place, shadows: dict[int, Array]) -> None:

@@ -98,3 +98,5 @@ class AsyncCopies:
             value = np.zeros(len(target), np.uint8)
             value[reads] = memory.bytes[source[reads] + k]
             wave.shared[target + k] = value
+            if wave.shared_written is not None:
+                wave.shared_written[1][target + k] = 255

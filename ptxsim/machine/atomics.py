@@ -58,6 +58,8 @@ def apply(
             out = old
         else:
             out[p.lanes] = old
+        if p.space == "shared":
+            shadows = wave.shared_written
         if shadows is not None:
             shadows[access.size][p.at // access.size] = ~shadows[access.size].dtype.type(0)
     wave.memory.version += 1

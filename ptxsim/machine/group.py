@@ -194,6 +194,12 @@ class Group:
     ) -> None:
         access.store(self, Access(space, size, len(values), site), address, values, mask)
 
+    def never_written(
+        self, space: str, address: Array, size: int, count: int, mask: BoolArray | None, site: Site
+    ) -> Array:
+        what = Access(space, size, count, site, align=size)
+        return access.never_written(self, what, address, mask)
+
     def atomic(
         self,
         space: str,

@@ -89,6 +89,11 @@ class Wave:
         self.shared_stride = max(-(-self.shared_size // 128) * 128, 128)
         self.shared = np.zeros(len(ctas) * self.shared_stride, np.uint8)
         self.shared_views = {s: self.shared.view(f"u{s}") for s in (1, 2, 4, 8)}
+        #: 255 for each byte of shared memory that was written, where an instruction asks for it
+        self.shared_written: dict[int, Array] | None = None
+        if program.reads_tiles:
+            written = np.zeros_like(self.shared)
+            self.shared_written = {s: written.view(f"u{s}") for s in (1, 2, 4, 8)}
         self.local_stride = 0
         self.local = np.zeros(0, np.uint8)
         self.local_views: dict[int, Array] = {}

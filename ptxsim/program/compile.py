@@ -63,6 +63,7 @@ def reachable_functions(module: TypedModule, entry: str) -> list[str]:
 def compile_program(module: TypedModule, entry: str, link: Link) -> Program:
     """The program of one entry."""
     routines: dict[str, Routine] = {}
+    reads_tiles = False
     by_address: dict[int, Routine | str] = {}
     for index, name in enumerate(reachable_functions(module, entry)):
         function = module.functions[name]
@@ -72,12 +73,13 @@ def compile_program(module: TypedModule, entry: str, link: Link) -> Program:
             continue
         routine = _Compiler(module, function, link, index).run()
         routines[name] = routine
+        reads_tiles |= any(i.record.reads_tiles for i in function.instructions)
         if name in link.functions:
             by_address[link.functions[name]] = routine
     for alias, target in module.aliases.items():
         if target in routines:
             routines[alias] = routines[target]
-    return Program(routines[entry], routines, by_address, link.shared)
+    return Program(routines[entry], routines, by_address, link.shared, reads_tiles)
 
 
 class _Compiler:

@@ -100,3 +100,5 @@ class Program:
     #: function address -> routine
     by_address: Mapping[int, Routine | str]
     shared: SharedLayout
+    #: an instruction wants to know which bytes of shared memory were never written
+    reads_tiles: bool = False
