@@ -26,6 +26,7 @@ ALLOWED = {
     "machine": {"program", "resolve", "isa", "numerics"},
     "report": set(),
     "api": {"machine", "report", "resolve", "syntax"},
+    "build": {"api", "resolve", "syntax"},
     "cli": {
         "api",
         "report",

@@ -2,9 +2,17 @@
 
 from .. import isa as _isa  # the records must be there before a form is chosen
 from .dump import dump_module
-from .resolver import CODES, resolve
+from .resolver import CODES, InstructionChecker, resolve
 from .typed import TypedFunction, TypedInstruction, TypedModule
 
-__all__ = ["CODES", "TypedFunction", "TypedInstruction", "TypedModule", "dump_module", "resolve"]
+__all__ = [
+    "CODES",
+    "InstructionChecker",
+    "TypedFunction",
+    "TypedInstruction",
+    "TypedModule",
+    "dump_module",
+    "resolve",
+]
 
 del _isa

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from ..diagnostics import Diagnostic, Source, Span, did_you_mean
+from ..errors import PtxError
 from ..isa import inventory
 from ..isa.record import Form, FormMismatch, Instruction, Mods, registry
 from ..syntax import ast
@@ -31,7 +32,7 @@ from .typed import (
     TypedModule,
 )
 
-__all__ = ["CODES", "resolve"]
+__all__ = ["CODES", "InstructionChecker", "resolve"]
 
 CODES = {
     "PTX101": "unknown symbol",
@@ -675,3 +676,44 @@ def _with_labels(i: TypedInstruction, labels: dict[str, int]) -> TypedInstructio
             refs = tuple(LabelRef(t.name.split("@")[0], labels[t.name]) for t in value.targets)
             changed[name] = LabelTable(value.name, refs)
     return replace(i, operands={**i.operands, **changed}) if changed else i
+
+
+class InstructionChecker:
+    """Checks instructions one by one, as a builder writes them into one function.
+
+    Names are declared first; :meth:`check` raises :class:`ptxsim.PtxError` for what the assembler
+    would refuse.
+    """
+
+    def __init__(self, version: tuple[int, int], target: Target, address_size: int) -> None:
+        resolver = _Resolver(Source("<build>", ""), None)
+        resolver.version, resolver.target = version, target
+        resolver.address_size = address_size
+        self._resolver = resolver
+        self._scope = Scope(resolver.top)
+        self._body = _Body(entry="<build>")
+        flag = Register(CARRY_FLAG, 0, SCALAR_TYPES["pred"])
+        self._body.registers.append(flag)
+        self._scope.names[CARRY_FLAG] = flag
+
+    def register(self, name: str, type_: str) -> None:
+        """Declare a register."""
+        register = Register(name, len(self._body.registers), SCALAR_TYPES[type_])
+        self._body.registers.append(register)
+        self._scope.names[name] = register
+
+    def variable(self, name: str, space: str, type_: str, count: int, align: int) -> None:
+        """Declare a variable or parameter; ``count`` 0 is an array of unknown extent."""
+        scalar = SCALAR_TYPES[type_]
+        self._scope.names[name] = Symbol(name, space, scalar, scalar.size * count, align)
+
+    def label(self, name: str) -> None:
+        """Declare a label."""
+        self._scope.names[name] = LabelRef(name, -1)
+
+    def check(self, node: ast.Instruction, text: str) -> None:
+        """Refuse an instruction that is not legal here; ``text`` is quoted in the messages."""
+        self._resolver._instruction(node, self._scope, self._body)
+        found, self._resolver.log.items = self._resolver.log.items, []
+        if found:
+            raise PtxError(found, Source("<build>", text))

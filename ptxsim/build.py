@@ -1,0 +1,246 @@
+"""A builder of PTX kernels: typed registers, labels, and every instruction checked when written.
+
+What it makes is legal by the same records that assemble PTX text; an instruction that is not raises
+:class:`ptxsim.PtxError` at the call that writes it.
+
+>>> k = Kernel("twice", target="sm_80")
+>>> p = k.parameter("x", "u64")
+>>> at, v = k.register("b64"), k.register("f32")
+>>> k.emit("ld.param.u64", at, Address(p))
+>>> k.emit("ld.global.f32", v, Address(at, 4))
+>>> k.emit("add.f32", v, v, v)
+>>> k.emit("st.global.f32", Address(at, 4), v)
+>>> print(k.text().splitlines()[-3].strip())
+st.global.f32 [%rd0+4], %f0;
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
+
+from .errors import UsageError
+from .resolve import InstructionChecker
+from .syntax import parse_statement
+from .syntax.printer import statement_text
+from .targets import PTX_VERSIONS, TARGETS, parse_target
+from .types import SCALAR_TYPES
+
+if TYPE_CHECKING:
+    from .api import Module
+
+__all__ = ["Address", "Kernel", "Label", "Operand", "Register", "Special", "Variable"]
+
+#: Register prefixes by type, as compilers choose them.
+_PREFIX = {
+    "pred": "p", "b8": "b", "b16": "h", "b32": "r", "b64": "rd", "b128": "rq", "f16": "h",
+    "f32": "f", "f64": "fd", "u16": "h", "s16": "h", "u32": "r", "s32": "r", "u64": "rd",
+    "s64": "rd", "f16x2": "r",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """A register of the kernel."""
+
+    name: str
+    type: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A variable or parameter of the kernel; as an operand it is its address."""
+
+    name: str
+    space: str
+    type: str
+    count: int
+    align: int
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """A place in the kernel to branch to."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Special:
+    """A special register, such as ``%tid.x``."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """``[base+offset]``; the offset is in bytes."""
+
+    base: Register | Variable
+    offset: int = 0
+
+    def __str__(self) -> str:
+        return f"[{self.base}+{self.offset}]" if self.offset else f"[{self.base}]"
+
+
+Operand: TypeAlias = (
+    "Register | Variable | Label | Special | Address | int | float | tuple[Operand, ...]"
+)
+
+
+@dataclass
+class Kernel:
+    """One entry; ``version`` defaults to PTX ISA 8.0 or the one that introduced the target."""
+
+    name: str
+    target: str = "sm_80"
+    version: tuple[int, int] | None = None
+    #: comment lines before the first directive, without the slashes
+    header: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        target = parse_target(self.target)
+        if target is None:
+            raise UsageError(f"unknown target '{self.target}'; known: {', '.join(TARGETS)}")
+        if self.version is None:
+            self.version = max((8, 0), TARGETS[self.target])
+        if self.version not in PTX_VERSIONS:
+            raise UsageError(f"PTX ISA version {self.version[0]}.{self.version[1]} does not exist")
+        self._checker = InstructionChecker(self.version, target, 64)
+        self._counts: dict[str, int] = {}
+        #: the numbers of the registers of each type
+        self._declared: dict[str, list[int]] = {}
+        self._parameters: list[Variable] = []
+        self._shared: list[Variable] = []
+        self._body: list[str] = []
+        self._labels = 0
+
+    # --- names ----------------------------------------------------------------------------------
+
+    def parameter(self, name: str, type_: str) -> Variable:
+        """Declare the next parameter."""
+        variable = Variable(name, "param", type_, 1, SCALAR_TYPES[type_].size)
+        self._parameters.append(variable)
+        self._checker.variable(name, "param", type_, 1, variable.align)
+        return variable
+
+    def shared(self, name: str, size: int, align: int = 16) -> Variable:
+        """Declare ``size`` bytes of static shared memory."""
+        variable = Variable(name, "shared", "b8", size, align)
+        self._shared.append(variable)
+        self._checker.variable(name, "shared", "b8", size, align)
+        return variable
+
+    def register(self, type_: str) -> Register:
+        """A new register."""
+        if type_ not in _PREFIX:
+            raise UsageError(f"no register has type '{type_}'; known: {', '.join(_PREFIX)}")
+        prefix = _PREFIX[type_]
+        number = self._counts.get(prefix, 0)
+        self._counts[prefix] = number + 1
+        register = Register(f"%{prefix}{number}", type_)
+        self._declared.setdefault(type_, []).append(number)
+        self._checker.register(register.name, type_)
+        return register
+
+    def registers(self, type_: str, count: int) -> tuple[Register, ...]:
+        """``count`` new registers."""
+        return tuple(self.register(type_) for _ in range(count))
+
+    def label(self, prefix: str = "L") -> Label:
+        """A new label; :meth:`place` puts it."""
+        label = Label(f"${prefix}_{self._labels}")
+        self._labels += 1
+        self._checker.label(label.name)
+        return label
+
+    # --- body -----------------------------------------------------------------------------------
+
+    def place(self, label: Label) -> None:
+        """Put a label here."""
+        self._body.append(f"{label}:")
+
+    def comment(self, text: str) -> None:
+        """Put a comment line here."""
+        self._body += [f"    // {line}" for line in text.splitlines()]
+
+    def emit(
+        self, opcode: str, *operands: Operand, guard: Register | None = None, unless: bool = False
+    ) -> None:
+        """Write an instruction; ``guard`` is its predicate, negated with ``unless``."""
+        words = ", ".join(_text(o, opcode) for o in operands)
+        prefix = "" if guard is None else f"@{'!' if unless else ''}{guard} "
+        text = f"{prefix}{opcode} {words};" if words else f"{prefix}{opcode};"
+        node = parse_statement(text)
+        self._checker.check(node, text)
+        self._body.append("    " + statement_text(node))
+
+    def new(self, opcode: str, type_: str, *operands: Operand) -> Register:
+        """Write an instruction whose first operand is a new register, and return that."""
+        register = self.register(type_)
+        self.emit(opcode, register, *operands)
+        return register
+
+    # --- results --------------------------------------------------------------------------------
+
+    def body_text(self) -> str:
+        """The instructions alone."""
+        return "\n".join(self._body) + "\n"
+
+    def declarations(self) -> str:
+        """The declarations of registers and of shared memory."""
+        lines = []
+        for type_, numbers in self._declared.items():
+            prefix = _PREFIX[type_]
+            if len(numbers) == self._counts[prefix]:  # no other type shares the prefix
+                lines.append(f"    .reg .{type_} %{prefix}<{len(numbers)}>;")
+                continue
+            names = [f"%{prefix}{n}" for n in numbers]
+            lines += [
+                f"    .reg .{type_} {', '.join(names[i : i + 12])};"
+                for i in range(0, len(names), 12)
+            ]
+        lines += [f"    .shared .align {v.align} .b8 {v.name}[{v.count}];" for v in self._shared]
+        return "\n".join(lines) + "\n" if lines else ""
+
+    def text(self) -> str:
+        """The whole module."""
+        assert self.version is not None
+        parameters = ",\n".join(f"    .param .{p.type} {p.name}" for p in self._parameters)
+        head = "".join(f"// {line}\n" for line in self.header)
+        return (
+            f"{head}.version {self.version[0]}.{self.version[1]}\n.target {self.target}\n"
+            f".address_size 64\n\n.visible .entry {self.name}(\n{parameters}\n)\n{{\n"
+            f"{self.declarations()}\n{self.body_text()}    ret;\n}}\n"
+        )
+
+    def assemble(self) -> Module:
+        """The assembled module."""
+        from .api import assemble
+
+        return assemble(self.text(), name=f"{self.name}.ptx")
+
+
+def _text(operand: Operand, opcode: str) -> str:
+    if isinstance(operand, tuple):
+        return "{" + ", ".join(_text(o, opcode) for o in operand) + "}"
+    if isinstance(operand, bool):
+        raise UsageError(f"{operand} is no operand of {opcode}; give an integer")
+    if isinstance(operand, float):
+        if ".f64" in opcode:
+            return f"0d{struct.unpack('<Q', struct.pack('<d', operand))[0]:016X}"
+        return f"0f{struct.unpack('<I', struct.pack('<f', operand))[0]:08X}"
+    return str(operand)

@@ -1,0 +1,108 @@
+"""The builder: what it writes assembles and runs, what is illegal raises where it is written."""
+
+from __future__ import annotations
+
+import doctest
+
+import numpy as np
+import pytest
+
+import ptxsim
+from ptxsim import build
+from ptxsim.build import Address, Kernel, Special
+
+
+def doubled() -> Kernel:
+    """y[i] = 2 * x[i] for the first n threads."""
+    k = Kernel("doubled", target="sm_80", header=["launch: grid=1 block=64"])
+    x, n = k.parameter("x", "u64"), k.parameter("n", "u32")
+    base, at = k.register("b64"), k.register("b64")
+    tid, count = k.new("mov.u32", "b32", Special("%tid.x")), k.register("b32")
+    k.emit("ld.param.u64", base, Address(x))
+    k.emit("ld.param.u32", count, Address(n))
+    done = k.label("done")
+    outside = k.new("setp.ge.u32", "pred", tid, count)
+    k.emit("bra", done, guard=outside)
+    k.emit("mad.wide.u32", at, tid, 4, base)
+    value = k.register("f32")
+    k.emit("ld.global.f32", value, Address(at))
+    k.emit("mul.f32", value, value, 2.0)
+    k.emit("st.global.f32", Address(at), value)
+    k.place(done)
+    return k
+
+
+def test_runs() -> None:
+    x = np.arange(64, dtype=np.float32)
+    report = doubled().assemble().kernel().launch(grid=1, block=64, args=[x, np.uint32(40)])
+    assert report.clean
+    assert x.tolist() == [2.0 * i if i < 40 else float(i) for i in range(64)]
+
+
+def test_text() -> None:
+    text = doubled().text()
+    assert text.startswith("// launch: grid=1 block=64\n.version 8.0\n.target sm_80\n")
+    assert "    .reg .b32 %r<2>;\n" in text
+    assert "    @%p0 bra $done_0;\n" in text
+    assert "    mul.f32 %f0, %f0, 0f40000000;\n" in text
+
+
+def test_registers_of_two_types_with_one_prefix() -> None:
+    k = Kernel("k")
+    a, b = k.register("b32"), k.register("u32")
+    k.emit("add.u32", b, a, 1)
+    assert (a.name, b.name) == ("%r0", "%r1")
+    assert ".reg .b32 %r0;" in k.declarations() and ".reg .u32 %r1;" in k.declarations()
+    assert k.assemble().entries == ("k",)
+
+
+def test_group_shared_and_offset() -> None:
+    k = Kernel("k", target="sm_90")
+    tile = k.shared("tile", 512, 128)
+    at = k.new("mov.u32", "b32", tile)
+    words = k.registers("b32", 4)
+    k.emit("ldmatrix.sync.aligned.m8n8.x4.shared.b16", words, Address(at, 64))
+    assert k.body_text().splitlines()[-1].strip() == (
+        "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r1, %r2, %r3, %r4}, [%r0+64];"
+    )
+    assert "    .shared .align 128 .b8 tile[512];\n" in k.declarations()
+
+
+class TestRefusals:
+    def test_wrong_width(self) -> None:
+        k = Kernel("k")
+        with pytest.raises(ptxsim.PtxError, match=r"add\.u32: operand a is \.u32 \(32 bits\)"):
+            k.emit("add.u32", k.register("b32"), k.register("b64"), 1)
+
+    def test_target_floor(self) -> None:
+        k = Kernel("k", target="sm_80")
+        with pytest.raises(ptxsim.PtxError, match="needs target sm_90"):
+            k.emit(
+                "stmatrix.sync.aligned.m8n8.x1.shared.b16",
+                Address(k.register("b32")), (k.register("b32"),),
+            )  # fmt: skip
+
+    def test_a_refused_instruction_is_not_written(self) -> None:
+        k = Kernel("k")
+        with pytest.raises(ptxsim.PtxError):
+            k.emit("no.such.thing")
+        k.emit("bar.sync", 0)
+        assert k.body_text() == "    bar.sync 0;\n"
+
+    def test_register_of_another_kernel(self) -> None:
+        a, b = Kernel("a"), Kernel("b")
+        with pytest.raises(ptxsim.PtxError, match="unknown register"):
+            b.emit("add.u32", a.register("b32"), 1, 2)
+
+    @pytest.mark.parametrize("target", ["sm_81", "80", ""])
+    def test_unknown_target(self, target: str) -> None:
+        with pytest.raises(ptxsim.UsageError, match="unknown target"):
+            Kernel("k", target=target)
+
+    def test_unknown_register_type(self) -> None:
+        with pytest.raises(ptxsim.UsageError, match="no register has type 'f8'"):
+            Kernel("k").register("f8")
+
+
+def test_example_of_the_module() -> None:
+    assert doctest.testmod(build).failed == 0
