@@ -27,7 +27,7 @@ BOTH_LAYOUTS = "alayout:{row col} blayout:{row col}"
 _FP8 = "{e4m3 e5m2}"
 _SMALL = "{e4m3 e5m2 e3m2 e2m3 e2m1}"
 _ONLY_120 = "sm_120a/sm_120f/sm_121a"
-_ONLY_100 = "sm_100a/sm_110a/" + _ONLY_120
+_ONLY_100 = "sm_100a/sm_100f/sm_110a/sm_110f/" + _ONLY_120
 #: The types of kind::f8f6f4, of which only those of eight bits exist beside sm_120 and sm_121
 _KIND = "{e4m3 e5m2 " + " ".join(f"{t}@8.7+{_ONLY_120}" for t in ("e3m2", "e2m3", "e2m1")) + "}"
 

@@ -101,8 +101,13 @@ def _fragment(m: Mods) -> Fragment:
     return byte_fragment() if m.shape == "m8n16" else store_fragment()
 
 
-def _row_addresses(b: Any, count: int) -> Callable[[Registers, Any, Any], tuple[Array, Any]]:
-    """A function to all addresses and the mask of the lanes that supply the ``count`` rows."""
+def _row_addresses(
+    b: Any, count: int, every_lane: bool = False
+) -> Callable[[Registers, Any, Any], tuple[Array, Any]]:
+    """A function to all addresses and the mask of the lanes that supply the ``count`` rows.
+
+    With ``every_lane`` the addresses of the others must be valid too.
+    """
     address = b.address("p")
     check = _definedness(b, [getattr(b.operand("p").base, "index", -1)])
     generic = b.space("p", b.mods.space) == "generic"
@@ -114,7 +119,8 @@ def _row_addresses(b: Any, count: int) -> Callable[[Registers, Any, Any], tuple[
         supplier = w.collect(np.broadcast_to(supplies, w.present.shape))
         check(r, g, supplier)
         if generic:
-            outside = ~g.in_window("shared", at.astype(np.uint64)) & supplier
+            outside = ~g.in_window("shared", at.astype(np.uint64))
+            outside &= supplier | every_lane
             reject(
                 g, site, "oob-shared", f"a row address of '{site.text}' is not in shared memory",
                 outside, "give the generic address of a shared variable",
@@ -187,8 +193,9 @@ class Ldmatrix(_Rows):
         packed = int(m.packed[1]) if m.packed else 0
         used = 2 * packed if packed else 16
         writes = b.writes("r")
-        rows = _row_addresses(b, lines)
+        # on sm_75 and below the lanes that supply no row need valid addresses too
         every_lane = b.target.number <= 75
+        rows = _row_addresses(b, lines, every_lane)
         space = b.space("p", m.space)
         site = b.site
 
@@ -196,7 +203,7 @@ class Ldmatrix(_Rows):
             w = whole_warps(g, site)
             at, mask = rows(r, g, w)
             if every_lane and mask is not None:
-                _check_other_lanes(g, w, at, mask, site)
+                _check_other_lanes(g, space, at, mask, site)
             halves = g.load(space, at, 8, 2, mask, site)
             _check_written(g, w, space, at, used, mask, fragment.rows, site)
             row = np.stack([w.spread(g.full(h)) for h in halves], axis=-1)[:, :lines]
@@ -243,7 +250,7 @@ def _unpacked(octets: Array, bits: int) -> Array:
     ]
 
 
-def _check_other_lanes(g: Any, w: Any, at: Array, supplier: BoolArray, site: Any) -> None:
+def _check_other_lanes(g: Any, space: str, at: Array, supplier: BoolArray, site: Any) -> None:
     """On sm_75 the lanes that supply no row must hold valid addresses too (PTX ISA, ldmatrix)."""
     bad = (at.astype(np.uint64) & np.uint64(15)) != 0
     bad &= ~supplier
@@ -253,7 +260,7 @@ def _check_other_lanes(g: Any, w: Any, at: Array, supplier: BoolArray, site: Any
         " address it does not use",
         bad, "let the other lanes repeat the addresses of the low ones",
     )  # fmt: skip
-    g.load("shared", at, 8, 2, ~supplier, site)
+    g.load(space, at, 8, 2, ~supplier, site)
 
 
 @instruction("stmatrix", isa=_SECTION + "stmatrix", floor="7.8+sm_90")

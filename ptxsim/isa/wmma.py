@@ -8,6 +8,7 @@ WMMA").  PTX leaves open which lane holds what; see :mod:`ptxsim.matrix.layouts`
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import numpy as np
@@ -56,6 +57,13 @@ class _Transfer(MatrixCollective):
         "collective-divergence",
     )  # fmt: skip
 
+    def check(self, m: Mods) -> str | None:
+        """Elements below eight bits lie in rows of A and columns of B."""
+        wanted = {"a": "row", "b": "col"}.get(m.use, m.layout)
+        if m.type in ("s4", "u4", "b1") and m.layout != wanted:
+            return f"matrix {m.use} of .{m.type} has the layout .{wanted}, not .{m.layout}"
+        return None
+
     def register(self, m: Mods) -> str:
         return _register_type(m)
 
@@ -67,8 +75,8 @@ class _Transfer(MatrixCollective):
 
 
 def _transfer_forms(operands: str, use: str, factors: bool) -> tuple[Form, ...]:
-    def form(shape: str, type_: str, floor: str, layout: str = _LAYOUT, uses: str = use) -> Form:
-        line = f"use:{{{uses}}} sync aligned {layout} shape:{{{shape}}} {_SPACE} type:{{{type_}}}"
+    def form(shape: str, type_: str, floor: str, uses: str = use) -> Form:
+        line = f"use:{{{uses}}} sync aligned {_LAYOUT} shape:{{{shape}}} {_SPACE} type:{{{type_}}}"
         return Form(line, operands, floor=floor)
 
     out = [
@@ -90,11 +98,10 @@ def _transfer_forms(operands: str, use: str, factors: bool) -> tuple[Form, ...]:
             form("m16n16k8", "tf32", "7.0+sm_80", uses="a b"),
             form("m8n8k4", "f64", "7.0+sm_80", uses="a b"),
         ]
-        for uses, layout in (("a", "layout:{row}"), ("b", "layout:{col}")):
-            out += [
-                form("m8n8k32", "s4 u4", "6.3+sm_75", layout, uses),
-                form("m8n8k128", "b1", "6.3+sm_75", layout, uses),
-            ]
+        out += [
+            form("m8n8k32", "s4 u4", "6.3+sm_75", uses="a b"),
+            form("m8n8k128", "b1", "6.3+sm_75", uses="a b"),
+        ]
     return tuple(out)
 
 
@@ -109,10 +116,11 @@ class _Storage:
     """How a tile lies in memory, cut into one chunk of consecutive elements a lane.
 
     ``lines`` are the rows of the tile, or its columns for the layout ``col``.  A chunk is never
-    longer than a line, and its size divides the alignment that every line must have.
+    longer than a line, and its size divides the alignment that every line must have; with the
+    weaker ``rule`` of the CUDA C++ guide it is accessed in pieces of at most 16 bytes.
     """
 
-    def __init__(self, fragment: Fragment, layout: str) -> None:
+    def __init__(self, fragment: Fragment, layout: str, rule: str) -> None:
         self.bits = fragment.element_bits
         self.transposed = layout == "col"
         self.tile = (fragment.rows, fragment.columns)
@@ -124,6 +132,12 @@ class _Storage:
         chunk = elements * self.bits // 8
         self.word = min(chunk, 8)
         self.words = chunk // self.word
+        self.piece = self.words if rule == "ptx" else min(self.words, 16 // self.word)
+
+    def pieces(self, at: Array) -> Iterator[tuple[int, Array]]:
+        """The first word of each piece of the chunks at ``at``, and the piece's addresses."""
+        for first in range(0, self.words, self.piece):
+            yield first, at + at.dtype.type(first * self.word)
 
     def octets(self, elements: Array) -> Array:
         """A number of elements (uint64) in bytes."""
@@ -236,7 +250,7 @@ class WmmaLoad(_Transfer):
     def bind(self, b: Any) -> Step:
         m = b.mods
         fragment = _fragment(m.use, m.shape, m.type, b.target, m.layout)
-        storage = _Storage(fragment, m.layout)
+        storage = _Storage(fragment, m.layout, b.wmma_rule)
         chunks = _located(b, storage)
         space = b.space("p", m.space)
         writes = b.writes("r")
@@ -245,8 +259,14 @@ class WmmaLoad(_Transfer):
 
         def step(r: Registers, g: Any) -> None:
             w = whole_warps(g, site)
-            loaded = g.load(space, chunks(r, g, w), storage.word, storage.words, None, site)
-            words = np.stack([w.spread(value) for value in loaded], axis=-1)
+            words = np.stack(
+                [
+                    w.spread(value)
+                    for _, at in storage.pieces(chunks(r, g, w))
+                    for value in g.load(space, at, storage.word, storage.piece, None, site)
+                ],
+                axis=-1,
+            )
             registers = fragment.scatter(storage.to_tile(words))
             for write, register in zip(writes, registers, strict=True):
                 write(r, w.collect(register), None)
@@ -264,7 +284,7 @@ class WmmaStore(_Transfer):
     def bind(self, b: Any) -> Step:
         m = b.mods
         fragment = _fragment(m.use, m.shape, m.type, b.target, m.layout)
-        storage = _Storage(fragment, m.layout)
+        storage = _Storage(fragment, m.layout, b.wmma_rule)
         chunks = _located(b, storage)
         space = b.space("p", m.space)
         sources = b.sources("b")
@@ -277,7 +297,9 @@ class WmmaStore(_Transfer):
             at = chunks(r, g, w)
             words = storage.to_words(fragment.gather([w.spread(r[s]) for s in sources]))
             values = [w.collect(words[..., k]) for k in range(storage.words)]
-            g.store(space, at, storage.word, values, None, site)
+            for first, piece in storage.pieces(at):
+                some = values[first : first + storage.piece]
+                g.store(space, piece, storage.word, some, None, site)
 
         return step
 
