@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import re
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "ptxsim"
+LOWERING = ROOT / "lowering"
 
 #: what each part may import of the others; everything may import the plain modules
 PLAIN = {"diagnostics", "errors", "targets", "types", "windows", "_version"}
@@ -40,6 +42,7 @@ ALLOWED = {
     },
 }
 FILES = sorted(PACKAGE.rglob("*.py"))
+LOWERING_FILES = sorted(LOWERING.rglob("*.py"))
 
 
 def _imports(path: Path) -> set[str]:
@@ -83,15 +86,70 @@ def test_the_check_of_imports_can_fail() -> None:
 
 def test_packages_are_the_folders_on_disk() -> None:
     listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
-    folders = {".".join(p.parent.relative_to(ROOT).parts) for p in PACKAGE.rglob("__init__.py")} | {
-        "ptxsim.grammar"
-    }
+    found = [p for p in (*FILES, *LOWERING_FILES) if p.name == "__init__.py"]
+    folders = {".".join(p.parent.relative_to(ROOT).parts) for p in found} | {"ptxsim.grammar"}
     assert set(listed) == folders
+
+
+def _absolute_imports(source: str) -> set[tuple[str, str]]:
+    """(module, name) of every absolute import, wherever it stands; no name for a plain import."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found |= {(alias.name, "") for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            found |= {(node.module or "", alias.name) for alias in node.names}
+    return found
+
+
+def _private_uses(source: str) -> set[tuple[str, str]]:
+    """Imports of what ptxsim does not offer: private modules, and names not in ``__all__``."""
+    found = set()
+    for module, name in _absolute_imports(source):
+        parts = module.split(".")
+        if parts[0] != "ptxsim":
+            continue
+        private = any(part.startswith("_") for part in [*parts, name])
+        if private or (name and name not in importlib.import_module(module).__all__):
+            found.add((module, name))
+    return found
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_ptxsim_never_imports_lowering(path: Path) -> None:
+    modules = {module.split(".")[0] for module, _ in _absolute_imports(path.read_text())}
+    assert "lowering" not in modules
+
+
+@pytest.mark.parametrize("path", LOWERING_FILES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_lowering_uses_what_ptxsim_offers(path: Path) -> None:
+    assert not _private_uses(path.read_text())
+
+
+def test_the_layout_algebra_needs_numpy_alone() -> None:
+    used = {
+        module.split(".")[0]
+        for path in (LOWERING / "layout").glob("*.py")
+        for module, _ in _absolute_imports(path.read_text())
+    }
+    assert used - set(sys.stdlib_module_names) == {"numpy"}
+
+
+def test_the_checks_of_lowering_can_fail() -> None:
+    assert ("lowering.layout", "parse") in _absolute_imports(
+        "def f():\n    from lowering.layout import parse"
+    )
+    assert _private_uses("from ptxsim import assemble\nimport ptxsim.numerics") == set()
+    assert _private_uses("import ptxsim._version") == {("ptxsim._version", "")}
+    assert _private_uses("from ptxsim.types import __all__") == {("ptxsim.types", "__all__")}
+    assert _private_uses("from ptxsim.matrix.layouts import re") == {
+        ("ptxsim.matrix.layouts", "re")
+    }
 
 
 def test_no_text_is_evaluated_as_python() -> None:
     pattern = re.compile(r"(?<![\w.])(eval|exec)\(|\bpickle\b|shell=True|yaml\.load\(")
-    assert not [p for p in FILES if pattern.search(p.read_text())]
+    assert not [p for p in FILES + LOWERING_FILES if pattern.search(p.read_text())]
 
 
 def test_version_needs_neither_parser_nor_numpy() -> None:

@@ -73,3 +73,19 @@ def test_python_example(capsys: pytest.CaptureFixture[str]) -> None:
     # of the 20 instructions, the 7 up to the branch and ret run in all 1024 threads, 12 in 1000
     runpy.run_path(str(EXAMPLES / "saxpy.py"))
     assert capsys.readouterr().out == f"True clean {1024 * 8 + 1000 * 12}\n"
+
+
+def test_tile_gemm(capsys: pytest.CaptureFixture[str]) -> None:
+    # 64 x 64 halves are 512 chunks of 16 bytes, 64 x 32 are 256; A has 4 x 4 tiles of one x4, B 4 x 4
+    # tiles of half an x4, D 4 x 4 tiles of half an x4.  A matrix without conflict is one wavefront.
+    module = runpy.run_path(str(EXAMPLES / "tile_gemm.py"))
+    module["main"]()
+    assert capsys.readouterr().out.splitlines() == [
+        "16 x cp_async of 16 bytes a thread",
+        " 8 x cp_async of 16 bytes a thread",
+        "16 x ldmatrix.sync.aligned.m8n8.x4.shared.b16, 64 wavefronts",
+        " 8 x ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16, 32 wavefronts",
+        " 8 x stmatrix.sync.aligned.m8n8.x4.shared.b16, 32 wavefronts",
+        " 8 x vec of 16 bytes a thread",
+        "equal",
+    ]
