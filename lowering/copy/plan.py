@@ -98,7 +98,7 @@ class Plan:
         if self.guard is not None:
             guard = k.new("setp.ne.u32", "pred", emitter.value(synthesize(self.guard)), 0)
         placed = _Addresses(k, emitter, base)
-        pieces = _Pieces(k, words, self.copy.direction)
+        pieces = _Pieces(k, words, guard)
         for move in self.moves:
             address = placed.address(move.address)
             if self.copy.direction == "ld":
@@ -165,8 +165,8 @@ class _Pieces:
     A piece travels in the low bits of a ``.b32`` register of its own.
     """
 
-    def __init__(self, k: Kernel, words: Sequence[Register], direction: str) -> None:
-        self.k, self.words = k, words
+    def __init__(self, k: Kernel, words: Sequence[Register], guard: Register | None) -> None:
+        self.k, self.words, self.guard = k, words, guard
         self._written: set[int] = set()
         self._pieces: dict[Part, Register] = {}
 
@@ -191,11 +191,11 @@ class _Pieces:
                 continue
             word, piece = self.words[part.word], self._pieces[part]
             if part.word in self._written:
-                self.k.emit("bfi.b32", word, piece, word, part.low, part.bits)
+                self.k.emit("bfi.b32", word, piece, word, part.low, part.bits, guard=self.guard)
             elif part.low:
-                self.k.emit("shl.b32", word, piece, part.low)
+                self.k.emit("shl.b32", word, piece, part.low, guard=self.guard)
             else:
-                self.k.emit("mov.b32", word, piece)
+                self.k.emit("mov.b32", word, piece, guard=self.guard)
             self._written.add(part.word)
 
     def values(self, move: Move) -> Register | tuple[Register, ...]:

@@ -15,6 +15,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..matrix import Fragment
+from .drawing import (
+    BORDER,
+    FAINT,
+    INK,
+    LANE_FILLS,
+    lane_key,
+    line,
+    number,
+    picture,
+    rectangle,
+    text,
+)
 
 __all__ = ["Cell", "LaneMap", "cells", "lane_maps", "render_svg", "render_text"]
 
@@ -220,7 +232,7 @@ def _row_maps(fragments: Sequence[tuple[str, Fragment]], transposed: bool) -> It
 
 _WIDTH = 100
 
-#: Backgrounds of the eight lane groups among the 256 colours of a terminal, near those of _FILLS.
+#: Backgrounds of the eight lane groups among the 256 colours of a terminal, near LANE_FILLS.
 _BACKGROUNDS = (110, 209, 222, 218, 72, 253, 149, 117)
 
 #: A piece of a line and the lane group whose colour it has.
@@ -335,9 +347,9 @@ def _flow(blocks: Sequence[list[_Line]]) -> list[list[_Line]]:
         if not rows or room + _length(block) > _WIDTH or len(beside) != len(block):
             rows.append(block)
             continue
-        for i, line in enumerate(beside):
-            pad = room - sum(len(text) for text, _ in line)
-            rows[-1][i] = [*line, (" " * pad, None), *block[i]]
+        for i, words in enumerate(beside):
+            pad = room - sum(len(word) for word, _ in words)
+            rows[-1][i] = [*words, (" " * pad, None), *block[i]]
     return rows
 
 
@@ -346,15 +358,6 @@ def _length(block: Sequence[_Line]) -> int:
 
 
 # --- picture --------------------------------------------------------------------------------------
-
-#: Fills of the eight lane groups: light enough for dark text, and apart for the colour-blind.
-_FILLS = (
-    "#77aadd", "#ee8866", "#eedd88", "#ffaabb", "#44bb99", "#dddddd", "#bbcc33", "#99ddff",
-)  # fmt: skip
-_INK = "#111111"
-_FAINT = "#555555"
-_BORDER = "#4d4d4d"
-_FONT = "Helvetica, Arial, 'DejaVu Sans', sans-serif"
 
 #: Smallest cell that holds a lane and a register on one line, and the unit of a square map.
 _CELL = (62.0, 30.0)
@@ -434,17 +437,13 @@ def render_svg(title: str, subtitle: str, maps: Sequence[LaneMap]) -> str:
     width = max(across + _EDGE, 13.0 * len(title) + 2 * _EDGE, 7.0 * len(subtitle) + 2 * _EDGE, 740)
     height = down + 58 + 20 * len(_words(panels))
     out = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_n(width)}" height="{_n(height)}" '
-        f'viewBox="0 0 {_n(width)} {_n(height)}" font-family="{_FONT}" role="img">',
-        f"<title>{escape(title)}</title>",
-        f'<rect width="{_n(width)}" height="{_n(height)}" fill="#ffffff"/>',
-        _text(_EDGE, 42, title, 22, weight="bold"),
-        _text(_EDGE, 63, subtitle, 13, fill=_FAINT),
+        text(_EDGE, 42, title, 22, weight="bold"),
+        text(_EDGE, 63, subtitle, 13, fill=FAINT),
     ]
     for p in panels:
         out += _drawn(p, xs[p.map.place[0]], ys[p.map.place[1]])
     out += _key(down + 34, panels)
-    return "\n".join([*out, "</svg>"]) + "\n"
+    return picture(width, height, title, out)
 
 
 def _wide(p: _Panel) -> float:
@@ -465,47 +464,25 @@ def _tracks(
     return start - _GAP, begins
 
 
-def _n(value: float) -> str:
-    return f"{value:.2f}".rstrip("0").rstrip(".")
-
-
-def _text(
-    x: float, y: float, text: str, size: int,
-    *, anchor: str = "start", weight: str = "normal", fill: str = _INK,
-) -> str:  # fmt: skip
-    return (
-        f'<text x="{_n(x)}" y="{_n(y)}" font-size="{size}" text-anchor="{anchor}" '
-        f'font-weight="{weight}" fill="{fill}">{escape(text)}</text>'
-    )
-
-
-def _line(x1: float, y1: float, x2: float, y2: float, width: float, colour: str = _BORDER) -> str:
-    return (
-        f'<line x1="{_n(x1)}" y1="{_n(y1)}" x2="{_n(x2)}" y2="{_n(y2)}" '
-        f'stroke="{colour}" stroke-width="{_n(width)}"/>'
-    )
-
-
 def _drawn(p: _Panel, x: float, y: float) -> list[str]:
     """One map with the first cell at a point."""
     m = p.map
     out = [f'<g class="map" data-name="{escape(m.title)}">']
     at = y - p.top + 18
-    out.append(_text(x, at, m.title, 16, weight="bold"))
+    out.append(text(x, at, m.title, 16, weight="bold"))
     for note in m.notes():
         at += 16
-        out.append(_text(x, at, note, 12, fill=_FAINT))
+        out.append(text(x, at, note, 12, fill=FAINT))
     out += [
-        _text(x + mid, y - 6, label, 12, anchor="middle", fill=_FAINT)
-        for mid, label in p.heads(True)
+        text(x + mid, y - 6, label, 12, anchor="middle", fill=FAINT) for mid, label in p.heads(True)
     ]
     out += [
-        _text(x - 6, y + mid + 4, label, 12, anchor="end", fill=_FAINT)
+        text(x - 6, y + mid + 4, label, 12, anchor="end", fill=FAINT)
         for mid, label in p.heads(False)
     ]
     if m.axes[0]:
         corner = "\\".join(m.axes)
-        out.append(_text(x - 6, y - 6, corner, 12, anchor="end", weight="bold"))
+        out.append(text(x - 6, y - 6, corner, 12, anchor="end", weight="bold"))
     if m.supplier is not None:
         out += _suppliers(p, x, y)
     out += [_cell(p, c, x, y) for c in p.cells]
@@ -519,11 +496,11 @@ def _suppliers(p: _Panel, x: float, y: float) -> list[str]:
     for row in range(p.map.fragment.rows):
         middle = y + (row + 0.5) * p.unit[1]
         lane = (p.map.supplier or 0) + row
-        out.append(_text(x - 66, middle + 4, f"lane {lane}", 12, anchor="end"))
-        out.append(_line(x - 61, middle, x - 34, middle, 1.5, _FAINT))
-        back = _n(x - 35)
-        tip = f"{_n(x - 26)},{_n(middle)} {back},{_n(middle - 4)} {back},{_n(middle + 4)}"
-        out.append(f'<polygon points="{tip}" fill="{_FAINT}"/>')
+        out.append(text(x - 66, middle + 4, f"lane {lane}", 12, anchor="end"))
+        out.append(line(x - 61, middle, x - 34, middle, 1.5, FAINT))
+        points = [(x - 26, middle), (x - 35, middle - 4), (x - 35, middle + 4)]
+        tip = " ".join(f"{number(a)},{number(b)}" for a, b in points)
+        out.append(f'<polygon points="{tip}" fill="{FAINT}"/>')
     return out
 
 
@@ -538,27 +515,26 @@ def _cell(p: _Panel, c: Cell, x: float, y: float) -> str:
     out = [
         f'<g class="cell" data-lane="{lane}" data-register="{register}">'
         f"<title>{where}: lane {lane}, register {register}, bits {low}-{high_bit}</title>"
-        f'<rect x="{_n(x)}" y="{_n(y)}" width="{_n(wide)}" height="{_n(high)}" '
-        f'fill="{_FILLS[c.lane >> 2]}" stroke="{_BORDER}"/>'
+        + rectangle(x, y, wide, high, f'fill="{LANE_FILLS[c.lane >> 2]}" stroke="{BORDER}"')
     ]
     unit = p.unit[0] if c.columns > 1 else p.unit[1]
     for i in range(1, c.elements if unit >= 7 else 1):
         if c.columns > 1:
-            out.append(_line(x + i * unit, y, x + i * unit, y + 4, 1))
-            out.append(_line(x + i * unit, y + high, x + i * unit, y + high - 4, 1))
+            out.append(line(x + i * unit, y, x + i * unit, y + 4, 1))
+            out.append(line(x + i * unit, y + high, x + i * unit, y + high - 4, 1))
         else:
-            out.append(_line(x, y + i * unit, x + 4, y + i * unit, 1))
-            out.append(_line(x + wide, y + i * unit, x + wide - 4, y + i * unit, 1))
+            out.append(line(x, y + i * unit, x + 4, y + i * unit, 1))
+            out.append(line(x + wide, y + i * unit, x + wide - 4, y + i * unit, 1))
     centre, base = x + wide / 2, y + high / 2
     left, right = _LANE_LETTER * (1 + len(lane)), _REGISTER_LETTER * (1 + len(register))
     if wide >= 3 * _LANE_LETTER + right + 8:  # for lanes of two digits: all cells look alike
         # the two words stand together around the centre
         split = centre + (left - right) / 2
-        out.append(_text(split - 2, base + 5, f"T{lane}", 14, anchor="end", weight="bold"))
-        out.append(_text(split + 2, base + 5, f"r{register}", 13))
+        out.append(text(split - 2, base + 5, f"T{lane}", 14, anchor="end", weight="bold"))
+        out.append(text(split + 2, base + 5, f"r{register}", 13))
     else:
-        out.append(_text(centre, base - 2, f"T{lane}", 14, anchor="middle", weight="bold"))
-        out.append(_text(centre, base + 12, f"r{register}", 12, anchor="middle"))
+        out.append(text(centre, base - 2, f"T{lane}", 14, anchor="middle", weight="bold"))
+        out.append(text(centre, base + 12, f"r{register}", 12, anchor="middle"))
     return "".join([*out, "</g>"])
 
 
@@ -567,33 +543,23 @@ def _wraps(p: _Panel, x: float, y: float) -> list[str]:
     f = p.map.fragment
     lanes = (f.holder // f.elements).reshape(f.rows, f.columns)
     out = [
-        _line(x, y + r * p.unit[1], x + p.width, y + r * p.unit[1], 2.5, _INK)
+        line(x, y + r * p.unit[1], x + p.width, y + r * p.unit[1], 2.5, INK)
         for r in range(4, f.rows, 4) if (lanes[r] < lanes[r - 1]).all()
     ]  # fmt: skip
     out += [
-        _line(x + c * p.unit[0], y, x + c * p.unit[0], y + p.height, 2.5, _INK)
+        line(x + c * p.unit[0], y, x + c * p.unit[0], y + p.height, 2.5, INK)
         for c in range(4, f.columns, 4) if (lanes[:, c] < lanes[:, c - 1]).all()
     ]  # fmt: skip
-    out.append(
-        f'<rect x="{_n(x)}" y="{_n(y)}" width="{_n(p.width)}" height="{_n(p.height)}" '
-        f'fill="none" stroke="{_INK}" stroke-width="2.5"/>'
-    )
+    out.append(rectangle(x, y, p.width, p.height, f'fill="none" stroke="{INK}" stroke-width="2.5"'))
     return out
 
 
 def _key(y: float, panels: Sequence[_Panel]) -> list[str]:
     """What the colours and the words in the cells mean."""
-    out = ['<g class="key">']
-    for group, fill in enumerate(_FILLS):
-        x = _EDGE + 73 * group
-        out.append(
-            f'<rect x="{_n(x)}" y="{_n(y - 13)}" width="16" height="16" fill="{fill}" '
-            f'stroke="{_BORDER}"/>'
-        )
-        out.append(_text(x + 21, y, f"T{4 * group}-{4 * group + 3}", 12))
-    for line in _words(panels):
+    out = ['<g class="key">', *lane_key(_EDGE, y)]
+    for words in _words(panels):
         y += 20
-        out.append(_text(_EDGE, y + 4, line, 12, fill=_FAINT))
+        out.append(text(_EDGE, y + 4, words, 12, fill=FAINT))
     return [*out, "</g>"]
 
 

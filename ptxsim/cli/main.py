@@ -15,11 +15,19 @@ from collections.abc import Sequence
 from .._version import __version__
 from ..diagnostics import did_you_mean
 from ..errors import UsageError
-from . import check, demo, dump, fmt, isa, run
+from . import check, demo, dump, fmt, isa, lower, run
 
 __all__ = ["COMMANDS", "main"]
 
-COMMANDS = {"run": run, "check": check, "fmt": fmt, "dump": dump, "isa": isa, "demo": demo}
+COMMANDS = {
+    "run": run,
+    "check": check,
+    "fmt": fmt,
+    "dump": dump,
+    "isa": isa,
+    "lower": lower,
+    "demo": demo,
+}
 
 
 class _Parser(argparse.ArgumentParser):

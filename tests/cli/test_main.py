@@ -82,9 +82,9 @@ class TestStart:
     def test_help_lists_the_commands_there_are(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["--help"]) == 0
         text = capsys.readouterr().out
-        for name in ("run", "check", "fmt", "dump", "isa", "demo"):
+        for name in ("run", "check", "fmt", "dump", "isa", "lower", "demo"):
             assert f"\n    {name} " in text
-        for later in ("lower", "explain", "diff"):
+        for later in ("explain", "diff"):
             assert f"\n    {later} " not in text
 
     def test_folder_and_bytes_are_no_files(

@@ -1,0 +1,96 @@
+"""The work of ``ptxsim lower``: it answers with texts and an exit code, and writes nothing."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ptxsim.diagnostics import did_you_mean
+from ptxsim.errors import UsageError
+from ptxsim.targets import TARGETS
+
+from .copy import COPY_VARIANTS, DTYPES, SCOPES, Copy, Lowered, lower_copy
+from .copy.explain import advice, explain
+from .copy.picture import copy_svg
+from .dispatch import Declined
+from .layout import LayoutError, parse, parse_tile
+
+__all__ = ["Answer", "copy"]
+
+#: The largest alignment of the shared array that can be asked for.
+_MAX_ALIGN = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Text for standard output and for standard error, a picture, and the exit code."""
+
+    output: str = ""
+    picture: str | None = None
+    error: str = ""
+    code: int = 0
+
+
+def copy(args: Namespace) -> Answer:
+    """``ptxsim lower copy``: the copy between two layouts, or the table of reasons against it."""
+    problem = _problem(args)
+    try:
+        lowered = lower_copy(
+            problem.register, problem.shared, dtype=problem.dtype, scope=problem.scope,
+            direction=problem.direction, target=problem.target, threads=problem.threads,
+            align=problem.align, variant=args.variant, faithful=args.faithful,
+        )  # fmt: skip
+    except Declined as declined:
+        more = advice(problem) if args.explain else ""
+        return Answer(error=f"{declined}\n{more}", code=1)
+    except LayoutError as error:
+        raise UsageError(str(error)) from None
+    picture = copy_svg(lowered) if args.svg is not None else None
+    return Answer(_text(lowered, args), picture)
+
+
+def _text(lowered: Lowered, args: Namespace) -> str:
+    if args.svg == "-":  # the picture alone
+        return ""
+    if args.explain:
+        return explain(lowered)
+    return lowered.body() if args.body_only else lowered.kernel().text()
+
+
+def _problem(args: Namespace) -> Copy:
+    """The copy that the options describe; :class:`UsageError` if they make no sense."""
+    _known("--dtype", args.dtype, DTYPES)
+    _known("--scope", args.scope, SCOPES)
+    _known("--direction", args.direction, ("ld", "st"))
+    _known("--target", args.target, TARGETS)
+    if args.variant is not None:
+        _known("--variant", args.variant, [v.name for v in COPY_VARIANTS])
+    if args.threads is not None and args.scope != "cta":
+        raise UsageError("--threads is the size of a CTA; use it with --scope cta")
+    if args.threads is None and args.scope == "cta":
+        raise UsageError("--scope cta needs the number of threads: --threads N")
+    if args.threads is not None and (args.threads % 32 or not 32 <= args.threads <= 1024):
+        raise UsageError(f"--threads {args.threads}: a CTA has 32 to 1024 threads in whole warps")
+    align = 1024 if args.align is None else args.align
+    if not 1 <= align <= _MAX_ALIGN or align & (align - 1):
+        raise UsageError(f"--align {align}: a power of two, 1 to {_MAX_ALIGN}, is needed")
+    try:
+        register = parse_tile(args.register)
+    except LayoutError as error:
+        raise UsageError(f"--register: {error}") from None
+    try:
+        shared = parse(args.shared)
+    except LayoutError as error:
+        raise UsageError(f"--shared: {error}") from None
+    return Copy(
+        register, shared, args.dtype, args.scope, args.direction, args.target,
+        args.threads or 0, align,
+    )  # fmt: skip
+
+
+def _known(option: str, word: str, words: Iterable[str]) -> None:
+    names = list(words)
+    if word not in names:
+        hint = did_you_mean(word, names) or f"there are: {', '.join(names)}"
+        raise UsageError(f"{option}: no '{word}'; {hint}")

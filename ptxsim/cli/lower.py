@@ -1,0 +1,77 @@
+"""``ptxsim lower``: PTX for a tile-level description, from the package ``lowering``.
+
+ptxsim does not depend on ``lowering``: the package is looked up when the command runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from typing import Any
+
+from ..errors import UsageError
+from .files import write_text
+
+__all__ = ["DESCRIPTION", "HELP", "add_arguments", "execute"]
+
+HELP = "PTX for a tile copy between registers and shared memory, given by two layouts"
+DESCRIPTION = "Turn a tile-level description into PTX whose correctness is proved by simulation."
+
+_COPY = (
+    "Copy a tile between registers and shared memory. The kernel stages 'src' element by element"
+    " into the side that the copy reads and the other side into 'dst', both in logical row-major"
+    " order, so that 'dst' must equal 'src'. Exit code 1 and a table of reasons if no variant fits."
+)
+_EXAMPLE = (
+    "example: ptxsim lower copy --register 'S[(8,4,4,2):(4@laneid,1@laneid,2,1)]'"
+    " --shared 'S[(8,4,4,2):(32,2,8,1)]' | ptxsim run -"
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    kinds = parser.add_subparsers(dest="what", metavar="WHAT", title="lowerings", required=True)
+    sub = kinds.add_parser(
+        "copy", help="a tile copy", description=_COPY, epilog=_EXAMPLE, allow_abbrev=False
+    )
+    add = sub.add_argument
+    add("--register", metavar="LAYOUT", required=True, help="S[extents:strides] with thread axes")
+    add("--shared", metavar="LAYOUT", required=True,
+        help="S[extents:strides], or swizzle(p,b,a) o S[...]")  # fmt: skip
+    add("--dtype", default="f16", metavar="TYPE", help="the element type (f16)")
+    add("--scope", default="warp", help="who copies: warp, warpgroup or cta (warp)")
+    add("--threads", type=int, metavar="N", help="threads of the CTA, for --scope cta")
+    add("--direction", default="ld", metavar="ld|st",
+        help="ld: shared memory to registers; st: registers to shared memory (ld)")  # fmt: skip
+    add("--target", default="sm_90", metavar="SM", help="the target (sm_90)")
+    add("--align", type=int, metavar="N", help="alignment in bytes of the shared array (1024)")
+    add("--variant", metavar="NAME", help="try only this variant: ldstmatrix or reg")
+    add("--faithful", action="store_true", help="ldstmatrix by the rule and order of TVM")
+    how = sub.add_mutually_exclusive_group()
+    how.add_argument("--body-only", action="store_true", help="print the copy without a kernel")
+    how.add_argument("--explain", action="store_true",
+                     help="print the decision: structure, addresses, bank conflicts")  # fmt: skip
+    add("--svg", metavar="FILE", help="also draw both layouts; to '-' only the picture is written")
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Run the command."""
+    answer = getattr(_lowering(), args.what)(args)
+    if answer.picture is not None:
+        write_text(args.svg, answer.picture)
+    sys.stdout.write(answer.output)
+    sys.stderr.write(answer.error)
+    return int(answer.code)
+
+
+def _lowering() -> Any:
+    """The module that does the work."""
+    try:
+        return importlib.import_module("lowering.cli")
+    except ModuleNotFoundError as error:
+        if error.name not in ("lowering", "lowering.cli"):
+            raise
+        raise UsageError(
+            "the package 'lowering' is not installed; it comes with a checkout of ptxsim"
+        ) from None
