@@ -1,8 +1,8 @@
 """A tile kernel made of lowered copies: global to shared, ldmatrix, mma, stmatrix, back to global.
 
 D = A * B for one warp with A of 64 x 64, B of 64 x 32, all f16 and row-major.  The shared tiles are
-padded by eight elements a row, so that no bank conflict is left; the copies are chosen and proved by
-``lowering``.  Each prints what was chosen.
+padded by eight elements a row, so that no bank conflict is left; the copies are chosen and proved
+by ``lowering``.  Each prints what was chosen.
 """
 
 from __future__ import annotations

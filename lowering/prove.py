@@ -17,7 +17,7 @@ import ptxsim
 from ptxsim.build import Address, Kernel, Register, Special
 
 from .copy.fit import byte_map
-from .copy.kernel import new_kernel
+from .copy.kernel import new_kernel, tile_base
 from .copy.memory import MemoryPlan
 from .copy.plan import Move, Plan, wavefronts
 from .dispatch import Decline
@@ -72,7 +72,8 @@ def prove_copy(plan: Plan) -> Proof:
             _check_load(plan, expected, registers.reshape(total, -1), tags)
         else:
             _check_store(plan, expected, memory, tags, untouched)
-        ways = _ways(plan, addresses)
+        if copy.space == "shared":
+            ways = _ways(plan, addresses)
     return Proof(passes, read, ways)
 
 
@@ -133,29 +134,38 @@ def _memory_probe(plan: MemoryPlan, size: int) -> Kernel:
 
 
 def _probe(plan: Plan) -> tuple[Kernel, int]:
-    """A kernel that fills both sides linearly, copies, and reads both sides out linearly."""
+    """A kernel that fills both sides linearly, copies, and reads both sides out linearly.
+
+    A tile in global memory is the buffer itself.
+    """
     k, tile = new_kernel(plan, "probe", [])
-    memory, registers = k.parameter("memory", "u64"), k.parameter("registers", "u64")
-    addresses = k.parameter("addresses", "u64")
-    copy, placement = plan.copy, plan.placement
+    shared = plan.copy.space == "shared"
+    memory = k.parameter("memory", "u64") if shared else tile
+    registers, addresses = k.parameter("registers", "u64"), k.parameter("addresses", "u64")
+    total, placement = plan.copy.thread_count, plan.placement
     thread = k.new("mov.u32", "b32", Special("%tid.x"))
-    base = k.new("mov.u32", "b32", tile)
+    base = tile_base(k, tile)
     pointers = [k.new("ld.param.u64", "b64", Address(p)) for p in (memory, registers, addresses)]
     words = k.registers("b32", placement.words)
     mine = k.new("mad.wide.u32", "b64", thread, 4 * placement.words, pointers[1])
     for number, word in enumerate(words):
         k.emit("ld.global.b32", word, Address(mine, 4 * number))
-    _linear(k, copy.thread_count, placement.shared_bytes, base, pointers[0], fill=True)
-    k.emit("bar.sync", 0)
+    if shared:
+        _linear(k, total, placement.shared_bytes, base, pointers[0], fill=True)
+        k.emit("bar.sync", 0)
     given = plan.emit(k, thread, base, words)
-    k.emit("bar.sync", 0)
     for number, word in enumerate(words):
         k.emit("st.global.b32", Address(mine, 4 * number), word)
-    _linear(k, copy.thread_count, placement.shared_bytes, base, pointers[0], fill=False)
+    if shared:
+        k.emit("bar.sync", 0)
+        _linear(k, total, placement.shared_bytes, base, pointers[0], fill=False)
     for number, address in enumerate(given):
-        relative = k.new("sub.u32", "b32", address, base)
+        if shared:
+            relative = k.new("sub.u32", "b32", address, base)
+        else:
+            relative = k.new("cvt.u32.u64", "b32", k.new("sub.u64", "b64", address, base))
         at = k.new("mad.wide.u32", "b64", thread, 4, pointers[2])
-        k.emit("st.global.b32", Address(at, 4 * number * copy.thread_count), relative)
+        k.emit("st.global.b32", Address(at, 4 * number * total), relative)
     return k, len(given)
 
 

@@ -11,7 +11,7 @@ from ..dispatch import Decline, choose
 from ..layout import ComposeLayout, TileLayout, parse, parse_tile
 from ..prove import Proof, prove_copy
 from .faithful import FAITHFUL_MOVES
-from .kernel import copy_kernel, new_kernel
+from .kernel import copy_kernel, new_kernel, tile_base
 from .ldstmatrix import MATRIX_MOVES
 from .plan import Plan
 from .problem import Copy
@@ -39,7 +39,7 @@ class Lowered:
         """The copy alone: declarations and instructions to paste into a kernel."""
         k, tile = new_kernel(self.plan, "body", [])
         thread = k.new("mov.u32", "b32", Special("%tid.x"))
-        base = k.new("mov.u32", "b32", tile)
+        base = tile_base(k, tile)
         words = k.registers("b32", self.plan.placement.words)
         self.plan.emit(k, thread, base, words)
         return k.declarations() + "\n" + k.body_text()

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from ptxsim.build import Address, Kernel, Register, Special, Variable
 
 from ..address import Emitter, synthesize
-from .plan import Plan
+from .plan import Plan, based
 from .problem import Copy, Placement, Table
 
-__all__ = ["copy_kernel", "new_kernel", "thread_index"]
+__all__ = ["copy_kernel", "new_kernel", "thread_index", "tile_base"]
 
 _GLOBAL_TYPE = {1: "u8", 2: "u16", 4: "b32", 8: "b64"}
 
@@ -27,9 +27,18 @@ def thread_index(k: Kernel) -> Register:
 
 
 def new_kernel(plan: Plan, name: str, header: list[str]) -> tuple[Kernel, Variable]:
-    """An empty kernel for the target of a plan, and its shared array."""
+    """An empty kernel for the target of a plan, and its shared array or global buffer."""
     k = Kernel(name, target=plan.copy.target, header=header)
+    if plan.copy.space == "global":
+        return k, k.parameter("tile", "u64")
     return k, k.shared("tile", plan.placement.shared_bytes, plan.copy.align)
+
+
+def tile_base(k: Kernel, tile: Variable) -> Register:
+    """The address of the tile: 32 bits in shared memory, 64 in global memory."""
+    if tile.space == "param":
+        return k.new("ld.param.u64", "b64", Address(tile))
+    return k.new("mov.u32", "b32", tile)
 
 
 def copy_kernel(plan: Plan, name: str = "tile_copy") -> Kernel:
@@ -40,8 +49,9 @@ def copy_kernel(plan: Plan, name: str = "tile_copy") -> Kernel:
     header = [
         f"{plan.variant}: {copy.dtype} tile, {copy.direction}, scope {copy.scope}",
         f"register {copy.register}",
-        f"shared   {copy.shared}",
+        f"{copy.space.ljust(8)} {copy.shared}",
         f"launch: grid=1 block={copy.thread_count}",
+        *_scratch(plan),
         f"arg:    src {token}[{count}] = {_tags(copy)}",
         f"arg:    dst {token}[{count}] = undef",
     ]
@@ -60,9 +70,16 @@ def copy_kernel(plan: Plan, name: str = "tile_copy") -> Kernel:
         k.comment(f"the copy: {plan.variant}")
         plan.emit(k, staging.thread, staging.base, words)
         k.emit("bar.sync", 0)
-        k.comment("shared memory to dst")
+        k.comment(f"{copy.space} memory to dst")
         staging.drain_shared()
     return k
+
+
+def _scratch(plan: Plan) -> list[str]:
+    """The buffer of a tile in global memory."""
+    if plan.copy.space == "shared":
+        return []
+    return [f"arg:    tile b8[{plan.placement.shared_bytes}] = undef"]
 
 
 def _tags(copy: Copy) -> str:
@@ -80,7 +97,8 @@ class _Staging:
         self.placement: Placement = placement
         self.src, self.dst = k.parameter("src", "u64"), k.parameter("dst", "u64")
         self.thread = thread_index(k)
-        self.base = k.new("mov.u32", "b32", tile)
+        self.base = tile_base(k, tile)
+        self.space = copy.space
         self._emitter = Emitter(k, self.thread)
         self._pointers: dict[str, Register] = {}
 
@@ -119,7 +137,7 @@ class _Staging:
 
     def fill_shared(self) -> None:
         """src to the shared tile."""
-        self.k.comment("src to shared memory")
+        self.k.comment(f"src to {self.space} memory")
         type_, held = self._element()
         for x, active in self._rounds():
             guard = self._guard(active)
@@ -129,7 +147,7 @@ class _Staging:
                 guard=guard,
             )  # fmt: skip
             at = self._shared(x)
-            self.k.emit(f"st.shared.{type_}", at, value, guard=guard)
+            self.k.emit(f"st.{self.space}.{type_}", at, value, guard=guard)
 
     def drain_shared(self) -> None:
         """The shared tile to dst."""
@@ -137,7 +155,7 @@ class _Staging:
         for x, active in self._rounds():
             guard = self._guard(active)
             value = self.k.register(held)
-            self.k.emit(f"ld.shared.{type_}", value, self._shared(x), guard=guard)
+            self.k.emit(f"ld.{self.space}.{type_}", value, self._shared(x), guard=guard)
             self.k.emit(
                 f"st.global.{type_}", self._global(self.dst, x * self.copy.width), value,
                 guard=guard,
@@ -147,7 +165,7 @@ class _Staging:
         offsets = self.placement.offset[x]
         low = int(offsets.min())
         value = self._emitter.value(synthesize(offsets - low))
-        return Address(self.k.new("add.u32", "b32", self.base, value), low)
+        return Address(based(self.k, self.base, value), low)
 
     # --- registers ------------------------------------------------------------------------------
 

@@ -29,7 +29,7 @@ class MatrixMoves:
         placement = problem.placement
         if isinstance(placement, Decline):
             return placement
-        for check in (_architecture, _coverage, _alignment):
+        for check in (_space, _architecture, _coverage, _alignment):
             wrong = check(problem, placement)
             if wrong is not None:
                 return wrong
@@ -48,6 +48,13 @@ MATRIX_MOVES = MatrixMoves()
 
 
 # --- predicates -----------------------------------------------------------------------------------
+
+
+def _space(copy: Copy, placement: Placement) -> Decline | None:
+    """Matrix instructions access shared memory only."""
+    if copy.space == "shared":
+        return None
+    return Decline("SPACES", f"matrix instructions do not access {copy.space} memory")
 
 
 def _architecture(copy: Copy, placement: Placement) -> Decline | None:

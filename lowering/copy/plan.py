@@ -15,7 +15,7 @@ from ptxsim.build import Address, Kernel, Register
 from ..address import AddressCode, Emitter, synthesize
 from .problem import Copy, Placement, Table
 
-__all__ = ["Move", "Part", "Plan", "wavefronts"]
+__all__ = ["Move", "Part", "Plan", "based", "wavefronts"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class Plan:
     def emit(
         self, k: Kernel, thread: Register, base: Register, words: Sequence[Register]
     ) -> list[Register]:
-        """Write the copy; ``thread`` counts within the scope, ``base`` is the shared address.
+        """Write the copy; ``thread`` counts within the scope, ``base`` is the tile's address.
 
         ``words`` are ``.b32`` registers by word number.  Returns the address register of each move,
         with its constant offset added.
@@ -111,6 +111,13 @@ class Plan:
     def codes(self) -> list[AddressCode]:
         """The address code of each move, for reading."""
         return [synthesize(move.address) for move in self.moves]
+
+
+def based(k: Kernel, base: Register, offset: Register) -> Register:
+    """The address ``offset`` bytes behind a shared (32 bits) or global (64 bits) base."""
+    if base.type == "b32":
+        return k.new("add.u32", "b32", base, offset)
+    return k.new("add.u64", "b64", base, k.new("cvt.u64.u32", "b64", offset))
 
 
 class _Addresses:
@@ -143,7 +150,7 @@ class _Addresses:
                 break
         if value is None:
             value = self.emitter.value(synthesize(table))
-        register = self.k.new("add.u32", "b32", self.base, value)
+        register = based(self.k, self.base, value)
         self._made.append((table, value, register))
         return Address(register)
 
@@ -154,7 +161,8 @@ class _Addresses:
             register = given.base
             assert isinstance(register, Register)
             if given.offset:
-                register = self.k.new("add.u32", "b32", register, given.offset)
+                wide = "64" if register.type == "b64" else "32"
+                register = self.k.new(f"add.u{wide}", f"b{wide}", register, given.offset)
             out.append(register)
         return out
 

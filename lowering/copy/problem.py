@@ -40,14 +40,17 @@ SCOPES: dict[str, tuple[int, dict[str, int]]] = {
 #: The largest tile, in elements, and the largest shared array, in bytes.
 MAX_ELEMENTS = 1 << 20
 MAX_SHARED = 227 << 10
+#: The largest extent of a tile in global memory, in bytes.
+MAX_GLOBAL = 1 << 28
 
 
 @dataclass(frozen=True)
 class Copy:
-    """What to copy: ``ld`` from shared memory to registers, or ``st`` the other way.
+    """What to copy: ``ld`` from memory to registers, or ``st`` the other way.
 
+    ``shared`` is the layout of the memory tile, which may also be in ``global`` memory (``space``).
     ``threads`` is the size of the CTA for the scope ``cta``; ``align`` is the alignment in bytes of
-    the shared array, which both layouts count from.
+    the array in memory, which the layout counts from.
     """
 
     register: TileLayout
@@ -58,6 +61,7 @@ class Copy:
     target: str = "sm_90"
     threads: int = 0
     align: int = 1024
+    space: str = "shared"
 
     @property
     def width(self) -> int:
@@ -132,10 +136,11 @@ def place(copy: Copy) -> Placement | Decline:
         )  # fmt: skip
     if slot.min() < 0 or offset.min() < 0:
         return Decline("EXTENTS", "a layout reaches below the start of its storage")
-    if offset.max() + copy.width > MAX_SHARED:
+    most = MAX_SHARED if copy.space == "shared" else MAX_GLOBAL
+    if offset.max() + copy.width > most:
         return Decline(
-            "EXTENTS", f"the shared tile spans {int(offset.max()) + copy.width} bytes",
-            f"at most {MAX_SHARED} bytes exist",
+            "EXTENTS", f"the {copy.space} tile spans {int(offset.max()) + copy.width} bytes",
+            f"at most {most} bytes are addressed",
         )  # fmt: skip
     clash = _clash(copy, thread, slot, offset)
     if clash is not None:
@@ -153,6 +158,8 @@ def _check_words(copy: Copy) -> Decline | None:
         return Decline("SCOPE", f"no scope '{copy.scope}'", f"known: {', '.join(SCOPES)}")
     if copy.direction not in ("ld", "st"):
         return Decline("SPACES", f"the direction is ld or st, not '{copy.direction}'")
+    if copy.space not in ("shared", "global"):
+        return Decline("SPACES", f"the tile is in shared or global memory, not '{copy.space}'")
     if copy.target not in TARGETS:
         return Decline("TARGET", f"no target '{copy.target}'", f"known: {', '.join(TARGETS)}")
     total = copy.thread_count

@@ -110,5 +110,5 @@ def _move(copy: Copy, parts: list[Part], used: Table) -> Move:
     bits = first.bits
     vector = {1: "", 2: ".v2", 4: ".v4"}[len(parts)]
     kind = f"b{bits}" if bits >= 32 else f"u{bits}"
-    opcode = f"{copy.direction}.shared{vector}.{kind}"
+    opcode = f"{copy.direction}.{copy.space}{vector}.{kind}"
     return Move(opcode, tuple(parts), table, len(parts) * bits // 8)

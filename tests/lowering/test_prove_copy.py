@@ -157,7 +157,7 @@ class TestVectors:
         assert prove_copy(plan).ways == ((4, 4),)
         parts = plan.moves[0].parts
         for other in (moved_by(plan, 7, 16), changed(plan, parts=(parts[1], parts[0], *parts[2:]))):
-            with pytest.raises(ProofError, match="^reg: "):
+            with pytest.raises(ProofError, match=r"^reg: "):
                 prove_copy(other)
 
     def test_pieces(self) -> None:
