@@ -134,6 +134,10 @@ def _split(name: str) -> tuple[str, list[str]]:
             return mnemonic, [word for word in rest.split(".") if word]
         mnemonic = mnemonic.rpartition(".")[0]
     known = [str(row["name"]) for row in coverage_table()]
+    family, *words = name.lstrip(".").split(".")
+    members = [m for m in known if m.startswith(f"{family}.")]
+    if members:  # wmma stands for wmma.mma, whose picture has all operands
+        return min(members, key=len), words
     raise UsageError(f"no instruction '{name}'; {did_you_mean(name, known) or 'see ptxsim isa'}")
 
 

@@ -16,7 +16,7 @@ _ELEMENT_BITS = {
 }  # fmt: skip
 
 _OPERANDS = (
-    "=d.d_register*d_count, a.a_register*a_count, b.a_register*b_count, c.c_register*c_count"
+    "=~d.d_register*d_count, a.a_register*a_count, b.a_register*b_count, c.c_register*c_count"
 )
 _SPARSE = _OPERANDS + ", e.b32, #f.u32"
 _SCALES = ", scale_a.b32, ids_a.u16*2, scale_b.b32, ids_b.u16*2"

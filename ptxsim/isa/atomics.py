@@ -70,6 +70,9 @@ class _Atomic(Instruction):
     def waits(self, m: Mods) -> bool:
         return True
 
+    def lane_matters(self, m: Mods) -> bool:
+        return True
+
     def check(self, m: Mods) -> str | None:
         """Cache policies are for global memory; halves never flush (measured)."""
         if m.vec and bool(m.noftz) == (m.type == "f32"):

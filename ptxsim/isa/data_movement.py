@@ -321,8 +321,7 @@ class St(_Memory):
         return False
 
     def lane_matters(self, m: Mods) -> bool:
-        # a generic address is often the stack, where a register is only kept
-        return bool(m.space.startswith(("global", "shared")))
+        return True
 
     def bind(self, b: Any) -> Step:
         m = b.mods

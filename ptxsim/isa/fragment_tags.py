@@ -86,6 +86,8 @@ def fragment_reader(b: Any, name: str, held: Held) -> Callable[[Registers, Any],
                     "load the fragment, or fill all its registers, on every path that leads here",
                 )  # fmt: skip
         for i, place in enumerate(places):
+            if place < 0:
+                continue
             tag = r[place]
             bad = (tag != 0) & (tag != first + i)
             if bad.any():
@@ -96,5 +98,19 @@ def fragment_reader(b: Any, name: str, held: Held) -> Callable[[Registers, Any],
                     f" holds {holds}",
                     "use a fragment with the shape, use, type and layout it was loaded with",
                 )  # fmt: skip
+            elif held.use != "c" and len(tag) > 1:
+                _check_whole(r, g, i, tag)
+
+    def _check_whole(r: Registers, g: Any, i: int, tag: Array) -> None:
+        """A and B are loaded by all lanes of a warp or by none (a constant tile)."""
+        w = g.warps()
+        lanes = w.spread(tag != 0)
+        missing = ~lanes & lanes.any(axis=1, keepdims=True)
+        if missing.any():
+            report(
+                g, w.collect(missing),
+                f"'{site.text}' reads {held}, but {names[i]} holds another value in these lanes",
+                "load the fragment in all lanes of the warp",
+            )  # fmt: skip
 
     return check

@@ -36,7 +36,7 @@ from ..targets import Target
 from ._mma_forms import dense_forms, element_bits, ordered_forms, sparse_forms
 from .protocol import Array, BoolArray, Registers, Step
 from .record import Mods, instruction
-from .warp_matrix import MatrixCollective, reject, whole_warps
+from .warp_matrix import MatrixCollective, definedness, reject, whole_warps
 
 __all__ = ["Arithmetic", "multiply_step"]
 
@@ -140,10 +140,19 @@ def _advise(b: Any, arithmetic: Arithmetic) -> Callable[[Any], None]:
 # --- steps ----------------------------------------------------------------------------------------
 
 
-def multiply_step(b: Any, fragments: Fragments, arithmetic: Arithmetic, stacked: int = 1) -> Step:
+def multiply_step(
+    b: Any,
+    fragments: Fragments,
+    arithmetic: Arithmetic,
+    *,
+    stacked: int = 1,
+    expand: Callable[..., tuple[Array, BoolArray]] | None = None,
+    scaling: Callable[..., Scales] | None = None,
+) -> Step:
     """The step ``d = a * b + c`` for fragments of whole tiles.
 
-    A fragment holds ``stacked`` independent tiles one below the other.
+    A fragment holds ``stacked`` independent tiles one below the other.  ``expand`` turns the stored
+    elements of a sparse A into a tile, ``scaling`` gives block scales.
     """
     fragment_a, fragment_b, fragment_c, fragment_d = fragments
     places_a, places_b, places_c = b.sources("a"), b.sources("b"), b.sources("c")
@@ -158,43 +167,17 @@ def multiply_step(b: Any, fragments: Fragments, arithmetic: Arithmetic, stacked:
     def step(r: Registers, g: Any) -> None:
         w = whole_warps(g, site)
         advise(g)
-        d = arithmetic.product(
-            tiles(fragment_a, places_a, r, w),
-            tiles(fragment_b, places_b, r, w),
-            tiles(fragment_c, places_c, r, w),
-        )
-        d = d.reshape(-1, fragment_d.rows, fragment_d.columns)
-        for write, register in zip(writes, fragment_d.scatter(d), strict=True):
-            write(r, w.collect(register), None)
-
-    return step
-
-
-def _general_step(b: Any, fragments: Fragments, arithmetic: Arithmetic, ordered: bool) -> Step:
-    """The step of products with sparse A or with block scales."""
-    fragment_a, fragment_b, fragment_c, fragment_d = fragments
-    places_a, places_b, places_c = b.sources("a"), b.sources("b"), b.sources("c")
-    writes = b.writes("d")
-    advise = _advise(b, arithmetic)
-    k = parse_shape(b.mods.shape)[2]
-    expand = _expansion(b, k, ordered) if b.has("e") else None
-    scaling = _scaling(b) if b.has("scale_a") else None
-    site = b.site
-
-    def step(r: Registers, g: Any) -> None:
-        w = whole_warps(g, site)
-        advise(g)
-        a = fragment_a.gather([w.spread(r[s]) for s in places_a])
-        present = None
+        a, present = tiles(fragment_a, places_a, r, w), None
         if expand is not None:
             a, present = expand(r, g, w, a)
         d = arithmetic.product(
             a,
-            fragment_b.gather([w.spread(r[s]) for s in places_b]),
-            fragment_c.gather([w.spread(r[s]) for s in places_c]),
+            tiles(fragment_b, places_b, r, w),
+            tiles(fragment_c, places_c, r, w),
             present,
             None if scaling is None else scaling(r, g, w),
         )
+        d = d.reshape(-1, fragment_d.rows, fragment_d.columns)
         for write, register in zip(writes, fragment_d.scatter(d), strict=True):
             write(r, w.collect(register), None)
 
@@ -207,10 +190,14 @@ def _expansion(b: Any, k: int, ordered: bool) -> Callable[..., tuple[Array, Bool
     ordered = ordered or bool(b.mods.kind)
     legal = np.array([e in pattern.legal(ordered) for e in range(16)])
     place = b.source("e")
+    check = definedness(b, "e")
+    read = np.zeros(32, bool)
+    read[pattern.lane] = True
     site = b.site
 
     def expand(r: Registers, g: Any, w: Any, stored: Array) -> tuple[Array, BoolArray]:
-        entries = pattern.entries(w.spread(r[place]))
+        check(r, g, w.collect(np.broadcast_to(read, w.present.shape)))
+        entries = pattern.entries(np.broadcast_to(w.spread(r[place]), w.present.shape))
         wrong = ~legal[entries]
         if wrong.any():
             warp, row, chunk = (int(i[0]) for i in np.nonzero(wrong))
@@ -242,6 +229,7 @@ def _scaling(b: Any) -> Callable[[Registers, Any, Any], Scales]:
     count = _scale_count(m)
     fmt = FORMATS[m.stype]
     places = {use: (b.source(f"scale_{use}"), *b.sources(f"ids_{use}")) for use in ("a", "b")}
+    checks = {use: definedness(b, f"scale_{use}") for use in ("a", "b")}
     site = b.site
 
     def lines(use: str, r: Registers, g: Any, w: Any) -> Array:
@@ -259,7 +247,11 @@ def _scaling(b: Any) -> Callable[[Registers, Any, Any], Scales]:
             )  # fmt: skip
             values.append(own[:, 0])
         words = np.broadcast_to(w.spread(r[scale]), w.present.shape)
-        chosen = np.take_along_axis(words, scale_lanes(use, values[1]), axis=1)
+        given = scale_lanes(use, values[1])
+        read = np.zeros(words.shape, bool)
+        np.put_along_axis(read, given, np.True_, axis=1)
+        checks[use](r, g, w.collect(read))
+        chosen = np.take_along_axis(words, given, axis=1)
         return scale_bytes(chosen, values[0], count)
 
     def scales(r: Registers, g: Any, w: Any) -> Scales:
@@ -288,6 +280,7 @@ def _legal_ids(use: str, index: int, count: int) -> tuple[int, ...]:
 class _Mma(MatrixCollective):
     """Register types and counts, which follow from shape and element types."""
 
+    checks_lanes = ("e", "scale_a", "scale_b")
     #: A holds this part of its elements (sparse: half)
     kept = 1
     #: the name in the table of arithmetic rules
@@ -303,7 +296,9 @@ class _Mma(MatrixCollective):
         return None
 
     def check_constant(self, name: str, value: int, m: Mods) -> str | None:
-        """Selectors and ids have the ranges that the assembler checks."""
+        """Selectors and ids have the ranges that the assembler checks; metadata is a register."""
+        if name == "e":
+            return "the metadata is given in a register"
         if name == "f":
             count = selectors(parse_shape(m.shape)[2], element_bits(m))
             return (
@@ -318,7 +313,12 @@ class _Mma(MatrixCollective):
         return None
 
     def a_register(self, m: Mods) -> str:
-        return "f64" if m.atype == "f64" else "b32"
+        """The register class of A and B; the sparse forms take any (measured)."""
+        if m.atype in ("f64", "b1") or self.kept == 2 or m.atype[0] == "e":
+            return "f64" if m.atype == "f64" else "b32"
+        if m.atype[0] in "su":
+            return "u32"
+        return "f16x2" if m.atype == "f16" else "bf16x2"
 
     def d_register(self, m: Mods) -> str:
         return "f16x2" if m.dtype == "f16" else m.dtype
@@ -370,10 +370,10 @@ class Mma(_Mma):
     traps = ("collective-divergence", "scale-selector", "rounding-not-established")
 
     def bind(self, b: Any) -> Step:
-        fragments, arithmetic = self._fragments(b.mods), self.arithmetic(b)
-        if b.has("scale_a"):
-            return _general_step(b, fragments, arithmetic, False)
-        return multiply_step(b, fragments, arithmetic, 4 if _quads(b.mods) else 1)
+        return multiply_step(
+            b, self._fragments(b.mods), self.arithmetic(b), stacked=4 if _quads(b.mods) else 1,
+            scaling=_scaling(b) if b.has("scale_a") else None,
+        )  # fmt: skip
 
 
 class _Sparse(_Mma):
@@ -384,7 +384,11 @@ class _Sparse(_Mma):
              "rounding-not-established")  # fmt: skip
 
     def bind(self, b: Any) -> Step:
-        return _general_step(b, self._fragments(b.mods), self.arithmetic(b), self.ordered)
+        return multiply_step(
+            b, self._fragments(b.mods), self.arithmetic(b),
+            expand=_expansion(b, parse_shape(b.mods.shape)[2], self.ordered),
+            scaling=_scaling(b) if b.has("scale_a") else None,
+        )  # fmt: skip
 
 
 @instruction("mma.sp", isa=_SECTION + "mma.sp", floor="7.1+sm_80")

@@ -287,6 +287,8 @@ class Instruction:
     needs_defined: ClassVar[bool] = False
     #: Operands that are wmma fragments, whose tags the record itself keeps.
     fragment_operands: ClassVar[tuple[str, ...]] = ()
+    #: Operands of which only some lanes count, so that the record checks them by itself.
+    checks_lanes: ClassVar[tuple[str, ...]] = ()
     #: The result is the source, bit for bit, when both are registers.
     copies: ClassVar[bool] = False
     #: Wants to know which bytes of shared memory were never written.

@@ -24,7 +24,7 @@ from .parallel_synchronization import WarpCollective
 from .protocol import Array, BoolArray, Registers, Step
 from .record import Form, Instruction, Mods, instruction
 
-__all__ = ["MatrixCollective", "reject", "whole_warps"]
+__all__ = ["MatrixCollective", "definedness", "reject", "whole_warps"]
 
 _SECTION = "Warp Level Matrix Instructions: "
 
@@ -60,10 +60,10 @@ def whole_warps(g: Any, site: Any) -> Any:
         g.finding(
             "collective-divergence",
             f"'{site.text}' is executed by {int(w.present[warp].sum())} lanes of a warp; lane"
-            f" {missing} has exited or does not exist",
+            f" {missing} did not execute it (branched around it, exited, or was not launched)",
             site,
             w.collect(partial),
-            help="launch whole warps, and let no lane exit before the instruction",
+            help="launch whole warps, and let all lanes come to the instruction together",
             fatal=True,
         )
     return w
@@ -83,7 +83,9 @@ def reject(
 class _Rows(MatrixCollective):
     """What ldmatrix and stmatrix share: the rows of the supplying lanes."""
 
-    traps: ClassVar[tuple[str, ...]] = ("misaligned", "oob", "collective-divergence")
+    traps: ClassVar[tuple[str, ...]] = (
+        "misaligned", "oob", "uninit-register", "collective-divergence",
+    )  # fmt: skip
     # Lanes that supply no row may have an undefined address, so the record checks by itself.
     needs_defined = False
 
@@ -109,7 +111,7 @@ def _row_addresses(
     With ``every_lane`` the addresses of the others must be valid too.
     """
     address = b.address("p")
-    check = _definedness(b, [getattr(b.operand("p").base, "index", -1)])
+    check = definedness(b, "p")
     generic = b.space("p", b.mods.space) == "generic"
     site = b.site
     supplies = count > _LANE
@@ -117,7 +119,7 @@ def _row_addresses(
     def rows(r: Registers, g: Any, w: Any) -> tuple[Array, Any]:
         at = g.full(address(r, g))
         supplier = w.collect(np.broadcast_to(supplies, w.present.shape))
-        check(r, g, supplier)
+        check(r, g, None if every_lane else supplier)
         if generic:
             outside = ~g.in_window("shared", at.astype(np.uint64))
             outside &= supplier | every_lane
@@ -130,25 +132,55 @@ def _row_addresses(
     return rows
 
 
-def _definedness(b: Any, registers: list[int]) -> Callable[[Registers, Any, Any], None]:
-    """A check that registers are defined in the lanes of a mask (None: in all)."""
-    flags = [b.places.shadows[s] for s in registers if s in b.places.shadows]
+def definedness(b: Any, name: str) -> Callable[[Registers, Any, Any], None]:
+    """A check that the registers of an operand are defined in the lanes of a mask (None: all)."""
+    known = [(f, n) for f, n in zip(b.undefined_flags(name), b.register_names(name), strict=True)]
+    flags = [(f, n) for f, n in known if f >= 0]
     site = b.site
 
     def check(r: Registers, g: Any, lanes: Any) -> None:
-        for flag in flags:
+        for flag, register in flags:
             bad = g.full(r[flag])
             bad = bad if lanes is None else bad & lanes
             if bad.any():
                 g.finding(
                     "uninit-register",
-                    f"'{site.text}' uses a register that was never written",
+                    f"'{site.text}' uses register {register}, which was never written",
                     site,
                     bad,
-                    help="write the register on every path that leads here",
+                    help=f"write {register} on every path that leads here",
                 )
 
     return check
+
+
+def _check_rows(
+    g: Any, w: Any, at: Array, lanes: Any, per_matrix: int, every_lane: bool, site: Any
+) -> None:
+    """Rows are 16 bytes at multiples of 16 (PTX ISA 9.1, ldmatrix, stmatrix)."""
+    low = at.astype(np.uint64) & np.uint64(15)
+    bad = (low != 0) if lanes is None or every_lane else (low != 0) & lanes
+    if not bad.any():
+        return
+    warp, lane = (int(i) for i in np.argwhere(w.spread(bad))[0])
+    address = int(w.spread(at)[warp, lane])
+    used = lanes is None or bool(w.spread(lanes)[warp, lane])
+    what = (
+        f"row {lane % per_matrix} of matrix {lane // per_matrix} of '{site.text}'"
+        if used else f"lane {lane}, whose address '{site.text}' does not use but sm_75 wants valid,"
+    )  # fmt: skip
+    g.finding(
+        "misaligned-shared",
+        f"{what} has shared address {address:#x}, given by lane {lane}, which is not a multiple of"
+        f" 16 (off by {address % 16})",
+        site,
+        bad,
+        help="start each row at a multiple of 16 bytes" if used
+        else "let the other lanes repeat the addresses of the low ones",
+        fatal=True,
+        address=address,
+        space="shared",
+    )  # fmt: skip
 
 
 @instruction("ldmatrix", isa=_SECTION + "ldmatrix", floor="6.5+sm_75")
@@ -161,23 +193,23 @@ class Ldmatrix(_Rows):
     forms = (
         Form(
             f"sync aligned shape:{{m8n8}} num:{{x1 x2 x4}} trans? {_SPACE} type:{{b16}}",
-            "=r.b32*registers, [p]",
+            "=~r.b32*registers, [p]",
         ),
         Form(
             f"sync aligned shape:{{m16n16}} num:{{x1 x2}} trans {_SPACE} type:{{b8}}",
-            "=r.b32*registers, [p]",
+            "=~r.b32*registers, [p]",
             floor=_BLACKWELL,
         ),
         Form(
             f"sync aligned shape:{{m16n16}} num:{{x1 x2}} trans {_SPACE} type:{{b8x16}}"
             " packed:{b6x16_p32 b4x16_p64}",
-            "=r.b32*registers, [p]",
+            "=~r.b32*registers, [p]",
             floor=_BLACKWELL,
         ),
         Form(
             f"sync aligned shape:{{m8n16}} num:{{x1 x2 x4}} {_SPACE} type:{{b8x16}}"
             " packed:{b6x16_p32 b4x16_p64}",
-            "=r.b32*registers, [p]",
+            "=~r.b32*registers, [p]",
             floor=_BLACKWELL,
         ),
     )
@@ -202,9 +234,8 @@ class Ldmatrix(_Rows):
         def step(r: Registers, g: Any) -> None:
             w = whole_warps(g, site)
             at, mask = rows(r, g, w)
-            if every_lane and mask is not None:
-                _check_other_lanes(g, space, at, mask, site)
-            halves = g.load(space, at, 8, 2, mask, site)
+            _check_rows(g, w, at, mask, fragment.rows, every_lane, site)
+            halves = g.load(space, at, 8, 2, None if every_lane else mask, site)
             _check_written(g, w, space, at, used, mask, fragment.rows, site)
             row = np.stack([w.spread(g.full(h)) for h in halves], axis=-1)[:, :lines]
             octets = np.ascontiguousarray(row).view(np.uint8)
@@ -250,19 +281,6 @@ def _unpacked(octets: Array, bits: int) -> Array:
     ]
 
 
-def _check_other_lanes(g: Any, space: str, at: Array, supplier: BoolArray, site: Any) -> None:
-    """On sm_75 the lanes that supply no row must hold valid addresses too (PTX ISA, ldmatrix)."""
-    bad = (at.astype(np.uint64) & np.uint64(15)) != 0
-    bad &= ~supplier
-    reject(
-        g, site, "misaligned-shared",
-        f"'{site.text}' on sm_75 needs valid row addresses in all lanes, also in those whose"
-        " address it does not use",
-        bad, "let the other lanes repeat the addresses of the low ones",
-    )  # fmt: skip
-    g.load(space, at, 8, 2, ~supplier, site)
-
-
 @instruction("stmatrix", isa=_SECTION + "stmatrix", floor="7.8+sm_90")
 class Stmatrix(_Rows):
     """Store one, two or four matrices from fragments to shared memory."""
@@ -285,7 +303,7 @@ class Stmatrix(_Rows):
         lines = 8 * int(m.num[1:])
         fragment = _fragment(m)
         sources = b.sources("b")
-        check = _definedness(b, sources)
+        check = definedness(b, "b")
         rows = _row_addresses(b, lines)
         space = b.space("p", m.space)
         site = b.site
@@ -294,6 +312,7 @@ class Stmatrix(_Rows):
             w = whole_warps(g, site)
             check(r, g, None)
             at, mask = rows(r, g, w)
+            _check_rows(g, w, at, mask, 8, False, site)
             _check_overlap(g, w, at, lines, site)
             tiles = np.stack([fragment.gather([w.spread(r[s])]) for s in sources], axis=1)
             row = np.ascontiguousarray(tiles).reshape(len(tiles), lines, -1).view(np.uint64)
@@ -327,6 +346,10 @@ class Movmatrix(MatrixCollective):
     """Transpose an 8x8 matrix across the registers of a warp."""
 
     forms = (Form("sync aligned shape:{m8n8} trans type:{b16}", "=d.b32, a.b32"),)
+
+    def check_constant(self, name: str, value: int, m: Mods) -> str | None:
+        """A matrix is in registers."""
+        return "the matrix is given in a register"
 
     def fragments(self, m: Mods, target: Target) -> tuple[tuple[str, Fragment], ...]:
         return (("a", row_fragment(False)), ("d", row_fragment(True)))

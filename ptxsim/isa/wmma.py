@@ -3,7 +3,8 @@ wmma.load, wmma.store, wmma.mma).
 
 Every row (or column, as the layout says) of a tile in memory starts at a multiple of the size of
 the fragment, so base address and stride in bytes must be multiples of it ("Matrix Storage for
-WMMA").  PTX leaves open which lane holds what; see :mod:`ptxsim.matrix.layouts`.
+WMMA"), except for the packed stride.  PTX leaves open which lane holds what; see
+:mod:`ptxsim.matrix.wmma_layouts`.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def _register_type(m: Mods) -> str:
         return "f16x2"
     if m.type in ("f32", "s32", "f64"):
         return str(m.type)
-    return "b32" if m.type in ("bf16", "tf32") else "u32"
+    return "bf16x2" if m.type in ("bf16", "tf32") else "u32"
 
 
 class _Transfer(MatrixCollective):
@@ -167,10 +168,18 @@ def _located(b: Any, storage: _Storage) -> Any:
     place = b.source("stride") if b.has("stride") else -1
     default = np.array([storage.length], np.uint64)
     check = _precondition(storage, b.wmma_rule, b.site)
+    generic = b.space("p", b.mods.space) == "generic"
+    site = b.site
 
     def chunks(r: Registers, g: Any, w: Any) -> Array:
         base = address(r, g).astype(np.uint64)
         stride = r[place].astype(np.uint64) if place >= 0 else default
+        if generic:
+            reject(
+                g, site, "wmma-precondition",
+                f"'{site.text}' accesses local memory", g.full(g.in_window("local", base)),
+                "a tile is in global or shared memory",
+            )  # fmt: skip
         check(g, w, base, stride)
         at: Array = w.collect(storage.addresses(w.spread(base), w.spread(stride)))
         return at
@@ -245,7 +254,7 @@ def _check_uniform(
 class WmmaLoad(_Transfer):
     """Load a fragment of A, B or C."""
 
-    forms = _transfer_forms("=r.register*number, [p], stride.u32?", "c", True)
+    forms = _transfer_forms("=~r.register*number, [p], stride.u32?", "c", True)
 
     def bind(self, b: Any) -> Step:
         m = b.mods

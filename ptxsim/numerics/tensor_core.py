@@ -260,8 +260,7 @@ def _fused_product(t: _Tiles, rule: Rule, result: _Result) -> Floats:
 def _halves_product(t: _Tiles, rule: Rule, result: _Result) -> Floats:
     """Low and high halves of the registers in two chained steps, then C by a rounded addition."""
     k = len(t.a[0])
-    pair = 2 if rule.block == 16 else 4  # consecutive k in half a register; sparse: a chunk of four
-    high = (np.arange(k) // pair) & 1
+    high = (np.arange(k) // rule.pair) & 1
     total = np.zeros_like(t.c)
     for half in (0, 1):
         at = np.flatnonzero(high == half)

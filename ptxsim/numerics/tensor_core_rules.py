@@ -31,8 +31,9 @@ class Rule:
     """The arithmetic of one instruction on one target.
 
     ``method`` is ``fused`` (steps of ``block`` products aligned with ``fraction`` bits), ``halves``
-    (factors of eight bits unpacked to f16: two chained steps, then one rounded addition of the
-    accumulator), ``groups`` (exact sums of ``block`` products, scaled, then one fused step) or
+    (factors of eight bits unpacked to f16: two chained steps for the low and the high halves of
+    registers, which hold ``pair`` neighbours in k, then one rounded addition of the accumulator),
+    ``groups`` (exact sums of ``block`` products, scaled, then one fused step) or
     ``fma`` (rounded fused multiply-adds of f32).  ``zero`` is the exponent of a zero addend with
     f32 accumulators, ``kept`` the fraction bits of an f32 result.  An f16 accumulator of an f32
     result is widened first, unless the machine is ``mixed``: a subnormal one keeps its exponent.
@@ -45,6 +46,7 @@ class Rule:
     kept: int = 23
     evidence: str = ""
     mixed: bool = False
+    pair: int = 2
 
     def zero_exponent(self, half: bool) -> int:
         """The exponent of a zero addend, also for f16 accumulators."""
@@ -102,9 +104,9 @@ RULES: tuple[Row, ...] = (
     Row("mma.sp", "f16 bf16", "Hopper,Blackwell,RTX Blackwell", _rule(_HOPPER, 32, "")),
     Row("mma.sp", "tf32", "Hopper,Blackwell,RTX Blackwell", _rule(_HOPPER, 16, "")),
     Row("mma.sp", _EIGHT_BITS, "Ada", _rule(_AMPERE, 32, "", fraction=13, kept=13)),
-    Row("mma.sp", _EIGHT_BITS, "Hopper,Blackwell", Rule("halves", 32, 25, -133)),
+    Row("mma.sp", _EIGHT_BITS, "Hopper,Blackwell", Rule("halves", 32, 25, -133, pair=4)),
     Row("mma.sp", _EIGHT_BITS, "RTX Blackwell", _rule(_HOPPER, 64, "")),
-    Row("mma.sp.kind::f8f6f4", _EIGHT_BITS, "Blackwell", Rule("halves", 32, 25, -133)),
+    Row("mma.sp.kind::f8f6f4", _EIGHT_BITS, "Blackwell", Rule("halves", 32, 25, -133, pair=4)),
     Row("mma.sp.kind::f8f6f4", _SMALL, "RTX Blackwell", _rule(_HOPPER, 64, "")),
     Row("mma.sp.kind::mxf8f6f4", _SMALL, "RTX Blackwell", _rule(_HOPPER, 64, "")),
     Row("mma.sp.kind::mxf4", "e2m1", "RTX Blackwell", Rule("groups", 32, 35, -139)),

@@ -7,7 +7,7 @@ registers, negated predicates, truncations), and shadow flags of registers that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -393,27 +393,38 @@ class InstructionBinder:
 
         self.after.append(propagate)
 
+    def _elements(self, name: str) -> tuple[Any, ...]:
+        value = self.operand(name)
+        if isinstance(value, AddressOperand):
+            return (value.base,)
+        return value.elements if isinstance(value, RegisterGroup) else (value,)
+
     def register_names(self, name: str) -> list[str]:
-        """The names of the registers in an operand."""
-        names = {r.index: r.name for r in self.places.function.registers}
-        return [names[r] for r in registers_of(self.operand(name))]
+        """The names of the elements of an operand, empty for those that are no registers."""
+        return [e.name if isinstance(e, Register) else "" for e in self._elements(name)]
 
     def undefined_flags(self, name: str) -> list[int]:
-        """Where the flags of possibly undefined registers of an operand are, or -1."""
-        return [self.places.shadows.get(r, -1) for r in registers_of(self.operand(name))]
+        """Where the flags of possibly undefined elements of an operand are, or -1."""
+        return self._beside(name, self.places.shadows)
 
     def tags(self, name: str) -> list[int]:
-        """Where the tags of the registers of a fragment operand are."""
-        return [self.places.tags[r] for r in registers_of(self.operand(name))]
+        """Where the tags of the elements of a fragment operand are; -1 for a constant or sink."""
+        return self._beside(name, self.places.tags)
+
+    def _beside(self, name: str, places: Mapping[int, int]) -> list[int]:
+        return [
+            places.get(e.index, -1) if isinstance(e, Register) else -1 for e in self._elements(name)
+        ]
 
     def check_defined(self) -> None:
         """Before an instruction whose operands must be defined (address, store, branch).
 
-        Fragments of wmma are checked by their record.
+        Fragments of wmma, and operands of which some lanes count, are checked by their record.
         """
         shadows = self.places.shadows
         names = {r.index: r.name for r in self.places.function.registers}
-        others = set(self.instruction.record.fragment_operands)
+        record = self.instruction.record
+        others = {*record.fragment_operands, *record.checks_lanes}
         checked = [(shadows[s], names[s]) for s in self.read_registers(others) if s in shadows]
         guard_register = self.instruction.guard
         guard = self.guard()

@@ -17,7 +17,7 @@ from ..isa.fragment_tags import describe_tag
 from ..isa.protocol import Array, Registers, Step
 from ..matrix import MAPPED_TARGETS
 from ..numerics import select
-from ..resolve.typed import Register, TypedInstruction
+from ..resolve.typed import AddressOperand, Register, TypedInstruction
 from .binder import InstructionBinder, registers_of
 
 __all__ = ["bind_tags", "tagged_registers"]
@@ -84,6 +84,19 @@ def _retag(places: list[int], source: int, guard: Callable[[Registers], Array | 
     return step
 
 
+def _outside_the_stack(b: InstructionBinder) -> Callable[[Registers, Any], Array]:
+    """Where a store does not go to local memory, in which a register is only kept."""
+    everywhere = np.array([True])
+    if not b.has("a") or not isinstance(b.operand("a"), AddressOperand):
+        return lambda r, g: everywhere
+    space = b.space("a", b.mods.space)
+    if space != "generic":
+        outside = np.array([space not in ("local", "param")])
+        return lambda r, g: outside
+    address = b.address("a")
+    return lambda r, g: ~g.in_window("local", address(r, g).astype(np.uint64))
+
+
 def _announce(b: InstructionBinder, places: list[int]) -> None:
     """Say once a launch and instruction that the lanes of a fragment's elements are open in PTX."""
     if not places:
@@ -91,17 +104,25 @@ def _announce(b: InstructionBinder, places: list[int]) -> None:
     site, target = b.site, b.target
     known = target.number in MAPPED_TARGETS
     told: list[bool] = []
+    guard = b.guard()
+    elsewhere = _outside_the_stack(b)
 
     def check(r: Registers, g: Any) -> None:
         if told:
             return
+        acting = g.mask(guard(r))
         for place in places:
             tag = r[place]
-            held = np.flatnonzero(tag)
+            if not tag.any():
+                continue
+            holds = g.full(tag != 0) & elsewhere(r, g)
+            if acting is not None:
+                holds &= acting
+            held = np.flatnonzero(holds)
             if len(held) == 0:
                 continue
             told.append(True)
-            what = describe_tag(int(tag[held[0]]))
+            what = describe_tag(int(g.full(tag)[held[0]]))
             follows = (
                 f"the map of {target} is used" if known
                 else f"the map of {target} is not known, that of its nearest relative is used"
@@ -111,7 +132,7 @@ def _announce(b: InstructionBinder, places: list[int]) -> None:
                 f"'{site.text}' uses {what} by lane; PTX leaves open which lane holds which"
                 f" element: {follows}",
                 site,
-                g.full(tag != 0),
+                holds,
                 help="store the fragment with wmma.store and read its elements from memory",
                 severity=Severity.ADVICE if known else Severity.WARNING,
             )

@@ -167,17 +167,21 @@ def _group(
             )
     if isinstance(operand, ast.Vector):
         elements = operand.elements
-    elif count == 1:
-        elements = (operand,)
     else:
-        raise Mismatch(f"a group of {count} registers {{...}} is expected", operand.span)
+        many = f"{count} registers" if count > 1 else "one register"
+        raise Mismatch(f"a group of {many} {{...}} is expected", operand.span)
     if len(elements) != count:
         raise Mismatch(
             f"{count} registers are needed in the group, {len(elements)} given", operand.span
         )
     values = []
+    # beside registers of pairs of halves a constant is a pattern of bits (measured)
+    pairs = type_.name in ("f16x2", "bf16x2") and not spec.written
+    bits = ScalarType("b32", "b", 32) if pairs else type_
+    mixed = any(isinstance(e, ast.Name) for e in elements)
     for element in elements:
-        value = _value(spec, type_, element, scope)
+        plain = isinstance(element, ast.IntLiteral) and mixed
+        value = _value(spec, bits if plain else type_, element, scope)
         if not isinstance(value, Register | Constant | Sink | SpecialRegister):
             raise Mismatch("an address cannot be an element of a group", element.span)
         values.append(value)
