@@ -59,7 +59,7 @@ def prove_copy(plan: Plan) -> Proof:
         tags = (np.arange(max(inside, outside)) >> (8 * step)).astype(np.uint8)
         memory, registers = tags[:inside].copy(), tags[:outside].copy()
         if copy.direction == "ld":
-            registers[:] = 0
+            registers[:] = 0x5A ^ tags[np.where(expected >= 0, expected, 0)].reshape(-1)
         else:
             memory[:] = 0xA5 ^ tags[:inside]
         untouched = memory.copy()
@@ -160,10 +160,12 @@ def _probe(plan: Plan) -> tuple[Kernel, int]:
         k.emit("bar.sync", 0)
         _linear(k, total, placement.shared_bytes, base, pointers[0], fill=False)
     for number, address in enumerate(given):
+        assert isinstance(address.base, Register)
         if shared:
-            relative = k.new("sub.u32", "b32", address, base)
+            relative = k.new("sub.u32", "b32", address.base, base)
         else:
-            relative = k.new("cvt.u32.u64", "b32", k.new("sub.u64", "b64", address, base))
+            relative = k.new("cvt.u32.u64", "b32", k.new("sub.u64", "b64", address.base, base))
+        k.emit("add.u32", relative, relative, address.offset)
         at = k.new("mad.wide.u32", "b64", thread, 4, pointers[2])
         k.emit("st.global.b32", Address(at, 4 * number * total), relative)
     return k, len(given)
@@ -216,8 +218,15 @@ def _check_store(
     wrong = np.flatnonzero(got != want)
     if len(wrong):
         at = int(wrong[0])
+        of = np.argwhere(expected == at)
+        source = (
+            "no register"
+            if not len(of)
+            else (f"byte {of[0][1] % 4} of register word {of[0][1] // 4} of thread {of[0][0]}")
+        )
         raise ProofError(
-            f"{plan.variant}: shared byte {at} has tag {int(got[at])} instead of {int(want[at])}"
+            f"{plan.variant}: shared byte {at} has tag {int(got[at])} instead of {int(want[at])},"
+            f" which {source} has"
         )
 
 

@@ -18,7 +18,7 @@ from ptxsim.targets import TARGETS, Target, parse_target
 from ..address import Emitter, synthesize
 from ..dispatch import Decline
 from ..layout import ComposeLayout, TileLayout
-from .problem import DTYPES, MAX_ELEMENTS, MAX_SHARED, Table
+from .problem import DTYPES, MAX_ELEMENTS, MAX_SHARED, MIN_TARGET, Table
 
 __all__ = ["MEMORY_VARIANTS", "MemoryCopy", "MemoryPlan", "Round"]
 
@@ -75,6 +75,11 @@ def _wrong(copy: MemoryCopy) -> Decline | None:
         return Decline("SPACES", f"the direction is g2s or s2g, not '{copy.direction}'")
     if copy.target not in TARGETS:
         return Decline("TARGET", f"no target '{copy.target}'", f"known: {', '.join(TARGETS)}")
+    if copy.parsed_target.number < MIN_TARGET:
+        return Decline("TARGET", f"code is made for sm_{MIN_TARGET} and later, not {copy.target}")
+    for align in (copy.align, copy.global_align):
+        if align < 1 or align & (align - 1):
+            return Decline("ALIGN", f"an alignment is a power of two, not {align}")
     if copy.threads % 32 or not 32 <= copy.threads <= 1024:
         return Decline("SCOPE", f"a CTA of {copy.threads} threads is not made of whole warps")
     sizes = copy.global_.size(), copy.shared.size()
@@ -201,14 +206,15 @@ def _chunks(
     near = (target[:, None] + within).reshape(-1)
     if len(far) % chunk:
         return None
-    order = np.lexsort((near, far))
+    order = np.argsort(near if copy.direction == "g2s" else far)  # no byte is written twice
     step = np.arange(chunk)
     starts = []
     for side in (far[order].reshape(-1, chunk), near[order].reshape(-1, chunk)):
         if (side[:, 0] % chunk).any() or (side != side[:, :1] + step).any():
             return None
         starts.append(side[:, 0])
-    return starts[0], starts[1]
+    coalesced = np.lexsort((starts[1], starts[0]))
+    return starts[0][coalesced], starts[1][coalesced]
 
 
 def _rounds(copy: MemoryCopy, source: Table, target: Table) -> tuple[Round, ...]:

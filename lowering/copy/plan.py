@@ -87,11 +87,11 @@ class Plan:
 
     def emit(
         self, k: Kernel, thread: Register, base: Register, words: Sequence[Register]
-    ) -> list[Register]:
+    ) -> list[Address]:
         """Write the copy; ``thread`` counts within the scope, ``base`` is the tile's address.
 
-        ``words`` are ``.b32`` registers by word number.  Returns the address register of each move,
-        with its constant offset added.
+        ``words`` are ``.b32`` registers by word number.  Returns the address operand of each
+        move.
         """
         emitter = Emitter(k, thread)
         guard = None
@@ -106,7 +106,7 @@ class Plan:
                 pieces.join(move)
             else:
                 k.emit(move.opcode, address, pieces.values(move), guard=guard)
-        return placed.full()
+        return placed.given
 
     def codes(self) -> list[AddressCode]:
         """The address code of each move, for reading."""
@@ -127,12 +127,12 @@ class _Addresses:
         self.k, self.emitter, self.base = k, emitter, base
         #: table, offset register and address register of what was computed
         self._made: list[tuple[Table, Register, Register]] = []
-        self._given: list[Address] = []
+        self.given: list[Address] = []
 
     def address(self, table: Table) -> Address:
         """The operand for a table of addresses."""
-        self._given.append(self._known(table) or self._new(table))
-        return self._given[-1]
+        self.given.append(self._known(table) or self._new(table))
+        return self.given[-1]
 
     def _known(self, table: Table) -> Address | None:
         for known, _, register in self._made:
@@ -153,18 +153,6 @@ class _Addresses:
         register = based(self.k, self.base, value)
         self._made.append((table, value, register))
         return Address(register)
-
-    def full(self) -> list[Register]:
-        """A register with the whole address of each move."""
-        out = []
-        for given in self._given:
-            register = given.base
-            assert isinstance(register, Register)
-            if given.offset:
-                wide = "64" if register.type == "b64" else "32"
-                register = self.k.new(f"add.u{wide}", f"b{wide}", register, given.offset)
-            out.append(register)
-        return out
 
 
 class _Pieces:

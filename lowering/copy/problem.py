@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ptxsim.targets import TARGETS, Target, parse_target
 
 from ..dispatch import Decline
-from ..layout import ComposeLayout, TileLayout
+from ..layout import ComposeLayout, TileLayout, axis
 
 __all__ = ["DTYPES", "SCOPES", "Copy", "Placement", "Table", "place"]
 
@@ -36,6 +36,9 @@ SCOPES: dict[str, tuple[int, dict[str, int]]] = {
     "warpgroup": (128, {"laneid": 1, "wid_in_wg": 32, "tid_in_wg": 1}),
     "cta": (0, {"laneid": 1, "wid_in_wg": 32, "tid_in_wg": 1, "warpid": 32, "wgid": 128, "tx": 1}),
 }
+
+#: The lowest target number with the integer instructions of address code.
+MIN_TARGET = 20
 
 #: The largest tile, in elements, and the largest shared array, in bytes.
 MAX_ELEMENTS = 1 << 20
@@ -123,8 +126,8 @@ def place(copy: Copy) -> Placement | Decline:
     count = copy.register.size()
     zero = np.zeros(count, np.int64)
     thread = zero
-    for axis, per in SCOPES[copy.scope][1].items():
-        thread = thread + per * register.get(axis, zero)
+    for name, per in SCOPES[copy.scope][1].items():
+        thread = thread + per * register.get(name, zero)
     slot = register.get("m", zero)
     offset = shared.get("m", zero) * copy.width
     total = copy.thread_count
@@ -134,6 +137,13 @@ def place(copy: Copy) -> Placement | Decline:
             "COVERAGE", f"the register layout names thread {bad}, but the {copy.scope} has {total}",
             "give a scope with enough threads", {"thread": bad, "threads": total},
         )  # fmt: skip
+    for name in SCOPES[copy.scope][1]:
+        units, extent = register.get(name, zero), axis(name).range(total)
+        if extent is not None and not 0 <= int(units.min()) <= int(units.max()) < extent:
+            return Decline(
+                "COVERAGE", f"the register layout reaches {name} {int(units.max())} of {extent}",
+                "count with an axis of the scope", {"axis": name, "extent": extent},
+            )  # fmt: skip
     if slot.min() < 0 or offset.min() < 0:
         return Decline("EXTENTS", "a layout reaches below the start of its storage")
     most = MAX_SHARED if copy.space == "shared" else MAX_GLOBAL
@@ -162,6 +172,16 @@ def _check_words(copy: Copy) -> Decline | None:
         return Decline("SPACES", f"the tile is in shared or global memory, not '{copy.space}'")
     if copy.target not in TARGETS:
         return Decline("TARGET", f"no target '{copy.target}'", f"known: {', '.join(TARGETS)}")
+    if copy.parsed_target.number < MIN_TARGET:
+        return Decline(
+            "TARGET", f"code is made for sm_{MIN_TARGET} and later, not {copy.target}",
+            numbers={"need": MIN_TARGET, "have": copy.parsed_target.number},
+        )  # fmt: skip
+    if copy.align < 1 or copy.align & (copy.align - 1):
+        return Decline(
+            "ALIGN", f"an alignment is a power of two, not {copy.align}",
+            numbers={"align": copy.align},
+        )  # fmt: skip
     total = copy.thread_count
     if total % 32 or not 32 <= total <= 1024:
         return Decline(

@@ -71,11 +71,15 @@ def _chains(own: Table, pieces: list[Part], align: int) -> list[list[Part]]:
     start = {p: own[:, p.word, p.low // 8] for p in pieces}
     whole = [p for p in pieces if p.bits == 32]
     follows: dict[Part, Part] = {}
-    by_first = {int(start[p][0]): p for p in whole}
+    by_first: dict[int, list[Part]] = {}
     for p in whole:
-        after = by_first.get(int(start[p][0]) + 4)
-        if after is not None and np.array_equal(start[after], start[p] + 4):
-            follows[p] = after
+        by_first.setdefault(int(start[p][0]), []).append(p)
+    for p in whole:
+        for after in by_first.get(int(start[p][0]) + 4, []):
+            if np.array_equal(start[after], start[p] + 4):
+                follows[p] = after
+                by_first[int(start[p][0]) + 4].remove(after)  # each word moves once
+                break
     heads = [p for p in whole if p not in set(follows.values())]
     out: list[list[Part]] = [[p] for p in pieces if p.bits < 32]
     for head in heads:

@@ -49,8 +49,10 @@ def reason(pair: Pair, variant: str = "ldstmatrix", **more: object) -> Decline:
 
 
 def opcodes(pair: Pair, **more: object) -> list[str]:
-    """Mnemonic and shape of what is emitted, proved and run."""
-    return [m.opcode for m in correct(pair, **more).plan.moves]
+    """Mnemonic and shape of what is emitted, proved and modelled."""
+    plan = lowered(pair, **more).plan
+    assert moved(plan) == dict(pair.bytes())
+    return [m.opcode for m in plan.moves]
 
 
 def matrix(*shapes: str, kind: str = "ldmatrix") -> list[str]:
@@ -307,11 +309,12 @@ class TestT11Broadcast:
         assert [m.opcode for m in done.plan.moves] == matrix("x4")
         assert moved(done.plan) == dict(self.pair("ld").bytes())
 
-    @pytest.mark.xfail(strict=True, reason="two words at one address share their follower")
     def test_words_of_one_address(self) -> None:
         """f64 twice at one address: two vectors of two words, each word loaded once."""
         pair = Pair(digits((2, 1, "m", 0), (32, 1, "laneid", 1)), "f64")
-        assert opcodes(pair) == ["ld.shared.v2.b32"] * 2
+        plan = lowered(pair).plan
+        assert [m.opcode for m in plan.moves] == ["ld.shared.v2.b32"] * 2
+        assert moved(plan) == dict(pair.bytes())
 
     def test_store(self) -> None:
         for variant in ("ldstmatrix", "reg"):
@@ -344,7 +347,6 @@ class TestT12Threads:
             why = reason(pair, variant)
             assert (why.code, dict(why.numbers)) == ("COVERAGE", {"thread": 63, "threads": 32})
 
-    @pytest.mark.xfail(strict=True, reason="axis extents are not held against their range")
     @pytest.mark.parametrize("axis", ["laneid", "wid_in_wg", "tid_in_wg"])
     def test_lanes_beyond_the_warp_of_a_cta(self, axis: str) -> None:
         """A CTA of 256 threads has no lane 32, no warp 4 of a warpgroup, no thread 128 of one."""
@@ -379,6 +381,10 @@ class TestT13Architecture:
     def test_first_that_can(self, direction: str, target: str) -> None:
         pair = fragment(direction=direction, target=target)
         assert opcodes(pair) == matrix("x2", kind=f"{direction}matrix")
+
+    def test_before_sm_20(self) -> None:
+        with pytest.raises(Declined):
+            lowered(fragment(target="sm_12"))
 
 
 class TestT14Straddle:
@@ -569,7 +575,6 @@ class TestT21Base:
     def test_sixteen_is_enough(self) -> None:
         assert opcodes(fragment(align=16, swizzle=(3, 3, 3, True))) == matrix("x2")
 
-    @pytest.mark.xfail(strict=True, reason="the alignment of the array is not checked")
     @pytest.mark.parametrize("align", [0, 3, 48, -16])
     def test_no_alignment(self, align: int) -> None:
         with pytest.raises((Declined, ValueError)):
@@ -668,7 +673,6 @@ class TestDefects:
         (line,) = [t for t in done.body().splitlines() if f"{direction}.shared" in t]
         assert line.strip().startswith("@%p")
 
-    @pytest.mark.xfail(strict=True, reason="joins of halves are not guarded")
     def test_u12_halves(self) -> None:
         """Lanes without a part keep their registers: joins of loaded halves are guarded too."""
         done = correct(Pair(digits((16, 1, "laneid", 1), (4, 1, "m", 16))))

@@ -75,7 +75,7 @@ def opcodes(plan: MemoryPlan) -> list[str]:
     return [o for o in named if o.startswith(("ld.", "st.", "cp."))]
 
 
-ROWS = tile((64, 64, 64), (64, 1, 1))
+ROWS = tile((32, 64, 64), (64, 1, 1))
 
 
 class TestChunks:
@@ -247,7 +247,6 @@ class TestChoice:
         why = VEC.plan(MemoryCopy(good, good, "f8"))
         assert isinstance(why, Decline) and why.code == "DTYPE"
 
-    @pytest.mark.xfail(strict=True, reason="chunks are cut in the order of the side that repeats")
     def test_broadcast_source(self) -> None:
         """One row of 16 halves into 16 rows: 32 chunks of 16 bytes."""
         assert planned(tile((16, 0, 16), (16, 1, 1)), CP_ASYNC).chunk == 16
@@ -255,7 +254,6 @@ class TestChoice:
     def test_broadcast_source_is_right(self) -> None:
         planned(tile((16, 0, 16), (16, 1, 1)), FALLBACK)
 
-    @pytest.mark.xfail(strict=True, reason="the alignment of the array is not checked")
     @pytest.mark.parametrize("align", [0, 3, 48])
     def test_no_alignment(self, align: int) -> None:
         with pytest.raises((Declined, ValueError)):
@@ -273,7 +271,7 @@ class TestUse:
         pair = replace(ROWS, swizzle=(3, 3, 3, True))
         there, back = planned(pair, variant), planned(pair, VEC, direction="s2g")
         k = Kernel("twice", target="sm_80")
-        array = k.shared("tile", 8192, 1024)
+        array = k.shared("tile", 4096, 1024)
         names = k.parameter("src", "u64"), k.parameter("dst", "u64")
         thread, base = k.new("mov.u32", "b32", Special("%tid.x")), k.new("mov.u32", "b32", array)
         src, dst = (k.new("ld.param.u64", "b64", Address(n)) for n in names)
@@ -282,8 +280,8 @@ class TestUse:
             k.emit("cp.async.wait_group", 0)
         k.emit("bar.sync", 0)
         back.emit(k, thread, base, dst)
-        given = np.arange(4096, dtype=np.uint16) * np.uint16(40503)
-        result = np.zeros(4096, np.uint16)
+        given = np.arange(2048, dtype=np.uint16) * np.uint16(40503)
+        result = np.zeros(2048, np.uint16)
         report = k.assemble().kernel().launch(grid=1, block=128, args=[given, result])
         assert report.clean
         assert np.array_equal(given, result)
@@ -384,11 +382,11 @@ def survey(count: int, seed: int) -> Counter[str]:
 
 
 def test_random() -> None:
-    seen = survey(40, 3)
+    seen = survey(25, 3)
     assert dict(seen) == {
-        "cp_async 0": 10, "cp_async 16": 6, "cp_async 4": 3, "cp_async 8": 2,
-        "vec 0": 7, "vec 16": 8, "vec 2": 12, "vec 4": 5, "vec 8": 8,
-        "fallback 1": 7, "fallback 2": 15, "fallback 4": 14, "fallback 8": 4,
+        "cp_async 0": 6, "cp_async 16": 3, "cp_async 4": 3, "cp_async 8": 2,
+        "vec 0": 3, "vec 16": 4, "vec 2": 10, "vec 4": 3, "vec 8": 5,
+        "fallback 1": 3, "fallback 2": 12, "fallback 4": 7, "fallback 8": 3,
     }  # fmt: skip
 
 

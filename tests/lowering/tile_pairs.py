@@ -120,7 +120,7 @@ def swizzled(offset: int, swizzle: tuple[int, int, int, bool] | None) -> int:
 
 _MATRIX = re.compile(r"(ld|st)matrix\.sync\.aligned\.(m8n8|m16n16|m16n8)\.x([124])\.(trans\.)?"
                      r"shared\.b(16|8)")  # fmt: skip
-_VECTOR = re.compile(r"(ld|st)\.shared(\.v[24])?\.[bu](8|16|32)")
+_VECTOR = re.compile(r"(ld|st)\.(?:shared|global)(\.v[24])?\.[bu](8|16|32)")
 
 
 def matrix_bytes(
@@ -250,8 +250,10 @@ def roundtrip(lowered: Lowered) -> None:
     rng = np.random.default_rng(count)
     src = rng.integers(0, 2 ** (8 * copy.width), count, kind)
     dst = np.zeros(count, kind)
+    size = lowered.plan.placement.shared_bytes
+    tile = [] if copy.space == "shared" else [np.zeros(size, np.uint8)]
     module = lowered.kernel().assemble()
-    report = module.kernel().launch(grid=1, block=copy.thread_count, args=[src, dst])
+    report = module.kernel().launch(grid=1, block=copy.thread_count, args=[*tile, src, dst])
     assert report.clean, report.findings
     assert np.array_equal(src, dst)
 
