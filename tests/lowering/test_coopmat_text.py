@@ -1,0 +1,114 @@
+"""The text form of the kernel IR: it reads what it prints, and says where a text is wrong."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from lowering.coopmat import TextError, parse, to_text
+from lowering.coopmat.ir import (
+    BINARY,
+    Binary,
+    Block,
+    Cast,
+    Const,
+    Element,
+    Expression,
+    If,
+    Intrinsic,
+    Kernel,
+    Length,
+    Let,
+    Unary,
+    Var,
+)
+from lowering.coopmat.text import expression_text
+
+EXAMPLE = """\
+kernel gemm(a: float16[], b: float16[], c: float32[], n: int32) block(32, 1, 1) {
+  shared tile: float16[256];
+  shared dynamic: float32[];
+  fragment x: a 16x16x16 f16 subgroup;
+  fragment sum: accumulator 16x16x16 f32 subgroup;
+  let base: int32 = block_idx_x * 256 - (n - 3) / 2;
+  let mut go: bool = true && !(n < 4) || n & 3 == 2;
+  for i = 0 to n / 16 - 1 {
+    load x (a 16x16x16 f16 subgroup) from a[base + i * 16] stride n row;
+    sum = muladd x, y, sum (16x16x16 f16*f16+f32->f32 subgroup);
+    if i == 3 {
+      tile[i] = float32(i) * 2.5f32;
+    } else {
+      barrier;
+    }
+  }
+  while go {
+    go = false;
+  }
+  barrier warp;
+  store sum (accumulator 16x16x16 f32 subgroup) to c[base] stride n col;
+  return;
+}
+"""
+
+
+def test_prints_what_it_read() -> None:
+    assert to_text(parse(EXAMPLE)) == EXAMPLE
+
+
+def test_scope_may_be_left_out_and_comments_are_skipped() -> None:
+    short = EXAMPLE.replace(" subgroup", "").replace("{\n", "{  # a comment\n")
+    assert parse(short) == parse(EXAMPLE)
+
+
+def _expression(rng: random.Random, depth: int) -> Expression:
+    kind = rng.randrange(9) if depth else rng.randrange(4)
+    match kind:
+        case 0:
+            return Const(rng.randrange(100))
+        case 1:
+            return Var(rng.choice("xyz"))
+        case 2:
+            return Const(rng.randrange(1000) / 8, rng.choice(["float32", "float64"]))
+        case 3:
+            return rng.choice([Intrinsic("thread_idx_x"), Length("a"), Const(7, "int64")])
+        case 4:
+            return Unary(rng.choice(["neg", "not", "bitnot"]), _expression(rng, depth - 1))
+        case 5:
+            return Cast("int64", _expression(rng, depth - 1))
+        case 6:
+            return Element("a", _expression(rng, depth - 1))
+    return Binary(rng.choice(BINARY), _expression(rng, depth - 1), _expression(rng, depth - 1))
+
+
+def test_random_expressions_read_back() -> None:
+    rng = random.Random(5)
+    for _ in range(300):
+        e = _expression(rng, 5)
+        kernel = Kernel("k", (), Block((Let("x", "int32", e), If(e, Block(), None))))
+        assert parse(to_text(kernel)) == kernel, expression_text(e)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "place", "message"),
+    [
+        ("float16[256]", "float17[256]", (2, 16), "no element type 'float17'"),
+        ("a 16x16x16 f16 subgroup;", "a 16x16x16 f17;", (4, 26), "no component 'f17'"),
+        ("stride n row", "stride n diagonal", (9, 69), "no layout 'diagonal'"),
+        ("return;", "return", (23, 1), "'}' is not expected here"),
+        ("n: int32)", "n: int32", (1, 64), "'block(32,' is not expected here"),
+    ],
+)
+def test_errors_have_their_place(old: str, new: str, place: tuple[int, int], message: str) -> None:
+    with pytest.raises(TextError) as error:
+        parse(EXAMPLE.replace(old, new))
+    assert message in str(error.value)
+    assert (error.value.line, error.value.column) == place
+
+
+def test_depth_and_length_are_bounded() -> None:
+    deep = "kernel k() { let x: int32 = " + "(" * 5000 + "1" + ")" * 5000 + "; }"
+    with pytest.raises(TextError, match="nested deeper than 100"):
+        parse(deep)
+    with pytest.raises(TextError, match="at most"):
+        parse(" " * (1 << 21))
