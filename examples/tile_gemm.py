@@ -9,11 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from lowering.copy import MEMORY_VARIANTS, Copy, MemoryCopy, MemoryPlan, Plan
-from lowering.copy.ldstmatrix import MATRIX_MOVES
-from lowering.dispatch import choose
-from lowering.layout import parse, parse_tile
-from lowering.prove import prove_copy, prove_memory_copy
+from lowering import lower_copy, lower_memory_copy
+from lowering.copy import MemoryPlan, Plan
 from ptxsim.build import Address, Kernel, Register, Special
 
 M, N, K, PAD = 64, 32, 64, 8
@@ -21,22 +18,19 @@ M, N, K, PAD = 64, 32, 64, 8
 
 def fragment(register: str, shared: str, direction: str) -> Plan:
     """A proved copy between a fragment and its shared tile, by ldmatrix or stmatrix."""
-    copy = Copy(parse_tile(register), parse(shared), direction=direction, target="sm_90")
-    plan, _ = choose(copy, (MATRIX_MOVES,), "the copy")
-    ways = prove_copy(plan).ways
-    print(f"{len(plan.moves):2} x {plan.moves[0].opcode}, {sum(w for w, _ in ways)} wavefronts")
-    return plan
+    lowered = lower_copy(register, shared, direction=direction, variant="ldstmatrix")
+    assert lowered.proof is not None
+    moves, ways = lowered.plan.moves, lowered.proof.ways
+    print(f"{len(moves):2} x {moves[0].opcode}, {sum(w for w, _ in ways)} wavefronts")
+    return lowered.plan
 
 
 def staging(rows: int, columns: int, direction: str) -> MemoryPlan:
     """A proved copy of a row-major tile between global memory and padded shared memory."""
-    copy = MemoryCopy(
-        parse_tile(f"S[({rows},{columns}):({columns},1)]"),
-        parse(f"S[({rows},{columns}):({columns + PAD},1)]"),
+    plan = lower_memory_copy(
+        f"S[({rows},{columns}):({columns},1)]", f"S[({rows},{columns}):({columns + PAD},1)]",
         direction=direction, target="sm_90", threads=32,
-    )  # fmt: skip
-    plan, _ = choose(copy, MEMORY_VARIANTS, "the copy")
-    prove_memory_copy(plan)
+    ).plan  # fmt: skip
     print(f"{len(plan.rounds):2} x {plan.variant} of {plan.chunk} bytes a thread")
     return plan
 

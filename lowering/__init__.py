@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .copy import Copy, Lowered, copy_kernel, lower_copy
+from .copy import Copy, Lowered, copy_kernel, lower_copy, lower_memory_copy
 from .dispatch import Decline, Declined
 from .prove import Proof, ProofError
 
@@ -15,4 +15,5 @@ __all__ = [
     "ProofError",
     "copy_kernel",
     "lower_copy",
+    "lower_memory_copy",
 ]

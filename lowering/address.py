@@ -18,7 +18,9 @@ from numpy.typing import NDArray
 
 from ptxsim.build import Kernel, Register
 
-__all__ = ["AddressCode", "Emitter", "synthesize"]
+from .layout import Swizzle
+
+__all__ = ["AddressCode", "Emitter", "swizzled", "synthesize"]
 
 Table: TypeAlias = NDArray[np.int64]
 
@@ -73,7 +75,22 @@ class _Select:
         return np.where(chosen, self.one.evaluate(index), self.zero.evaluate(index))
 
 
-_Node: TypeAlias = "_Constant | _Step | _Select"
+@dataclass(frozen=True)
+class _Swizzled:
+    """A swizzle of bytes applied to another function (:class:`lowering.layout.Swizzle`)."""
+
+    linear: _Node
+    swizzle: Swizzle
+
+    @cached_property
+    def cost(self) -> int:
+        return self.linear.cost + 3
+
+    def evaluate(self, index: Table) -> Table:
+        return self.swizzle.apply_array(self.linear.evaluate(index))
+
+
+_Node: TypeAlias = "_Constant | _Step | _Select | _Swizzled"
 
 
 @dataclass(frozen=True)
@@ -97,8 +114,10 @@ class AddressCode:
         return _formula(self.node, index)
 
 
-def synthesize(table: Table) -> AddressCode:
+def synthesize(table: Table, swizzle: Swizzle | None = None) -> AddressCode:
     """The shortest code found for a table of non-negative numbers.
+
+    With a ``swizzle`` of bytes also code that computes the offsets before it and applies it.
 
     >>> t = np.arange(32)
     >>> synthesize(32 * (t & 7) + 16 * (t >> 3 & 1)).describe("lane")
@@ -109,6 +128,9 @@ def synthesize(table: Table) -> AddressCode:
     index = np.arange(len(table), dtype=np.int64)
     orders = [bits, bits[::-1], bits[3:] + bits[:3], bits[5:] + bits[:5]]
     nodes = [_node(index, table, order) for order in orders]
+    if swizzle is not None:  # its own inverse
+        linear = swizzle.apply_array(table)
+        nodes += [_Swizzled(_node(index, linear, order), swizzle) for order in orders]
     best = min(nodes, key=lambda n: n.cost)
     code = AddressCode(best, len(table))
     assert np.array_equal(code.table(), table), "address code reproduces its table"
@@ -172,8 +194,20 @@ def _formula(node: _Node, index: str) -> str:
                 if not (isinstance(rest, _Step) and rest.exclusive)
                 else (f"({left}) + {term}")
             )
+        case _Swizzled(linear, swizzle):
+            return f"{swizzle}({_formula(linear, index)})"
         case _Select(bit, one, zero):
             return f"({_formula(one, index)} if {index} >> {bit} & 1 else {_formula(zero, index)})"
+
+
+def swizzled(k: Kernel, offset: Register, swizzle: Swizzle) -> Register:
+    """A byte offset after a swizzle of bytes: some of its bits flipped by others."""
+    mask = ((1 << swizzle.b) - 1) << swizzle.p
+    if swizzle.inner:
+        moved = k.new("and.b32", "b32", k.new("shr.u32", "b32", offset, swizzle.a), mask)
+    else:
+        moved = k.new("shl.b32", "b32", k.new("and.b32", "b32", offset, mask), swizzle.a)
+    return k.new("xor.b32", "b32", offset, moved)
 
 
 # --- emission -------------------------------------------------------------------------------------
@@ -215,6 +249,8 @@ class Emitter:
                 else:
                     term = k.new("mul.lo.u32", "b32", field, factor)
                 return term if zero else k.new("xor.b32", "b32", self._emit(rest), term)
+            case _Swizzled(linear, swizzle):
+                return swizzled(k, self._emit(linear), swizzle)
             case _Select(bit, one, zero_):
                 values = (self._emit(one), self._emit(zero_))
                 return k.new("selp.b32", "b32", *values, self._bit(bit))

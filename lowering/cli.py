@@ -13,13 +13,11 @@ from ptxsim.targets import TARGETS
 from .copy import COPY_VARIANTS, DTYPES, SCOPES, Copy, Lowered, lower_copy
 from .copy.explain import advice, explain
 from .copy.picture import copy_svg
+from .copy.problem import MAX_ALIGN
 from .dispatch import Declined
 from .layout import LayoutError, parse, parse_tile
 
 __all__ = ["Answer", "copy"]
-
-#: The largest alignment of the shared array that can be asked for.
-_MAX_ALIGN = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +39,15 @@ def copy(args: Namespace) -> Answer:
             direction=problem.direction, target=problem.target, threads=problem.threads,
             align=problem.align, variant=args.variant, faithful=args.faithful,
         )  # fmt: skip
+        text = _text(lowered, args)
     except Declined as declined:
         more = advice(problem) if args.explain else ""
-        return Answer(error=f"{declined}\n{more}", code=1)
+        missing = "" if args.svg is None else "no picture: the copy is declined\n"
+        return Answer(error=f"{declined}\n{missing}{more}", code=1)
     except LayoutError as error:
         raise UsageError(str(error)) from None
     picture = copy_svg(lowered) if args.svg is not None else None
-    return Answer(_text(lowered, args), picture)
+    return Answer(text, picture)
 
 
 def _text(lowered: Lowered, args: Namespace) -> str:
@@ -66,6 +66,10 @@ def _problem(args: Namespace) -> Copy:
     _known("--target", args.target, TARGETS)
     if args.variant is not None:
         _known("--variant", args.variant, [v.name for v in COPY_VARIANTS])
+    if args.svg == "-" and args.explain:
+        raise UsageError("--svg - writes the picture alone; name a file to have --explain too")
+    if args.faithful and args.variant == "reg":
+        raise UsageError("--faithful is about ldstmatrix; leave it out with --variant reg")
     if args.threads is not None and args.scope != "cta":
         raise UsageError("--threads is the size of a CTA; use it with --scope cta")
     if args.threads is None and args.scope == "cta":
@@ -73,8 +77,8 @@ def _problem(args: Namespace) -> Copy:
     if args.threads is not None and (args.threads % 32 or not 32 <= args.threads <= 1024):
         raise UsageError(f"--threads {args.threads}: a CTA has 32 to 1024 threads in whole warps")
     align = 1024 if args.align is None else args.align
-    if not 1 <= align <= _MAX_ALIGN or align & (align - 1):
-        raise UsageError(f"--align {align}: a power of two, 1 to {_MAX_ALIGN}, is needed")
+    if not 1 <= align <= MAX_ALIGN or align & (align - 1):
+        raise UsageError(f"--align {align}: a power of two, 1 to {MAX_ALIGN}, is needed")
     try:
         register = parse_tile(args.register)
     except LayoutError as error:

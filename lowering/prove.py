@@ -22,7 +22,7 @@ from .copy.memory import MemoryPlan
 from .copy.plan import Move, Plan, wavefronts
 from .dispatch import Decline
 
-__all__ = ["Proof", "ProofError", "prove_copy", "prove_memory_copy"]
+__all__ = ["Proof", "ProofError", "prove_copy", "prove_kernel", "prove_memory_copy"]
 
 Bytes = NDArray[np.uint8]
 
@@ -64,7 +64,9 @@ def prove_copy(plan: Plan) -> Proof:
             memory[:] = 0xA5 ^ tags[:inside]
         untouched = memory.copy()
         addresses = np.zeros((moves, total), np.uint32)
-        report = module.kernel().launch(grid=1, block=total, args=[memory, registers, addresses])
+        report = module.kernel().launch(
+            grid=1, block=total, args=[memory, registers, addresses], smem=kernel.dynamic_shared
+        )
         errors = [f for f in report.findings if f.severity is ptxsim.Severity.ERROR]
         if errors:
             raise ProofError(f"the probe of {plan.variant} reports {errors[0].message}")
@@ -75,6 +77,26 @@ def prove_copy(plan: Plan) -> Proof:
         if copy.space == "shared":
             ways = _ways(plan, addresses)
     return Proof(passes, read, ways)
+
+
+def prove_kernel(plan: Plan, kernel: Kernel) -> None:
+    """Run a whole kernel of a copy with tags: ``dst`` must equal ``src``."""
+    copy = plan.copy
+    size = copy.register.size() * copy.width
+    module = kernel.assemble()
+    for step in range(max(1, -(-(size - 1).bit_length() // 8))):
+        src = (np.arange(size) >> (8 * step)).astype(np.uint8)
+        dst = src ^ np.uint8(0xA5)
+        tile = [np.zeros(plan.placement.shared_bytes, np.uint8)] * (copy.space == "global")
+        report = module.kernel().launch(
+            grid=1, block=copy.thread_count, args=[*tile, src, dst], smem=kernel.dynamic_shared
+        )
+        errors = [f for f in report.findings if f.severity is ptxsim.Severity.ERROR]
+        if errors:
+            raise ProofError(f"the kernel of {plan.variant} reports {errors[0].message}")
+        wrong = np.flatnonzero(src != dst)
+        if len(wrong):
+            raise ProofError(f"{plan.variant}: byte {int(wrong[0])} of dst is not that of src")
 
 
 def prove_memory_copy(plan: MemoryPlan) -> Proof:
@@ -100,7 +122,9 @@ def prove_memory_copy(plan: MemoryPlan) -> Proof:
         report = (
             kernel.assemble()
             .kernel()
-            .launch(grid=1, block=plan.copy.threads, args=[source, target])
+            .launch(
+                grid=1, block=plan.copy.threads, args=[source, target], smem=kernel.dynamic_shared
+            )
         )
         errors = [f for f in report.findings if f.severity is ptxsim.Severity.ERROR]
         if errors:

@@ -40,6 +40,10 @@ _PREFIX = {
 }  # fmt: skip
 
 
+#: Bytes of static shared memory that a kernel can have.
+_MAX_STATIC = 48 << 10
+
+
 @dataclass(frozen=True, slots=True)
 class Register:
     """A register of the kernel."""
@@ -138,11 +142,21 @@ class Kernel:
         return variable
 
     def shared(self, name: str, size: int, align: int = 16) -> Variable:
-        """Declare ``size`` bytes of static shared memory."""
+        """Declare ``size`` bytes of shared memory: static up to 48 KiB, else dynamic.
+
+        A launch must give :attr:`dynamic_shared` bytes; a kernel has one dynamic array at most.
+        """
         variable = Variable(name, "shared", "b8", size, align)
+        if size > _MAX_STATIC and self.dynamic_shared:
+            raise UsageError("a kernel has one dynamic array in shared memory")
         self._shared.append(variable)
         self._checker.variable(name, "shared", "b8", size, align)
         return variable
+
+    @property
+    def dynamic_shared(self) -> int:
+        """Bytes of dynamic shared memory that a launch must give."""
+        return sum(v.count for v in self._shared if v.count > _MAX_STATIC)
 
     def register(self, type_: str) -> Register:
         """A new register."""
@@ -213,7 +227,11 @@ class Kernel:
                 f"    .reg .{type_} {', '.join(names[i : i + 12])};"
                 for i in range(0, len(names), 12)
             ]
-        lines += [f"    .shared .align {v.align} .b8 {v.name}[{v.count}];" for v in self._shared]
+        lines += [
+            f"    .shared .align {v.align} .b8 {v.name}[{v.count}];"
+            for v in self._shared
+            if v.count <= _MAX_STATIC
+        ]
         return "\n".join(lines) + "\n" if lines else ""
 
     def text(self) -> str:
@@ -221,9 +239,14 @@ class Kernel:
         assert self.version is not None
         parameters = ",\n".join(f"    .param .{p.type} {p.name}" for p in self._parameters)
         head = "".join(f"// {line}\n" for line in self.header)
+        dynamic = "".join(
+            f".extern .shared .align {v.align} .b8 {v.name}[];\n"
+            for v in self._shared
+            if v.count > _MAX_STATIC
+        )
         return (
             f"{head}.version {self.version[0]}.{self.version[1]}\n.target {self.target}\n"
-            f".address_size 64\n\n.visible .entry {self.name}(\n{parameters}\n)\n{{\n"
+            f".address_size 64\n\n{dynamic}.visible .entry {self.name}(\n{parameters}\n)\n{{\n"
             f"{self.declarations()}\n{self.body_text()}    ret;\n}}\n"
         )
 

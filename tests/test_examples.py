@@ -76,8 +76,8 @@ def test_python_example(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_tile_gemm(capsys: pytest.CaptureFixture[str]) -> None:
-    # 64 x 64 halves are 512 chunks of 16 bytes, 64 x 32 are 256; A has 4 x 4 tiles of one x4, B 4 x 4
-    # tiles of half an x4, D 4 x 4 tiles of half an x4.  A matrix without conflict is one wavefront.
+    # 64 x 64 halves are 512 chunks of 16 bytes, 64 x 32 are 256; A has 4 x 4 tiles of one x4, B and
+    # D 4 x 4 tiles of half an x4.  A matrix without conflict is one wavefront.
     module = runpy.run_path(str(EXAMPLES / "tile_gemm.py"))
     module["main"]()
     assert capsys.readouterr().out.splitlines() == [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .api import COPY_VARIANTS, Lowered, lower_copy
+from .api import COPY_VARIANTS, Lowered, LoweredMemory, lower_copy, lower_memory_copy
 from .kernel import copy_kernel
 from .memory import MEMORY_VARIANTS, MemoryCopy, MemoryPlan
 from .plan import Move, Part, Plan, wavefronts
@@ -15,6 +15,7 @@ __all__ = [
     "SCOPES",
     "Copy",
     "Lowered",
+    "LoweredMemory",
     "MemoryCopy",
     "MemoryPlan",
     "Move",
@@ -22,5 +23,6 @@ __all__ = [
     "Plan",
     "copy_kernel",
     "lower_copy",
+    "lower_memory_copy",
     "wavefronts",
 ]

@@ -139,7 +139,7 @@ def _address(plan: Plan, index: int) -> str:
             return f"address {earlier + 1} {'+-'[int(added[0] < 0)]} {abs(int(added[0]))}"
         if (flipped == flipped[0]).all():
             return f"address {earlier + 1} ^ {int(flipped[0])}"
-    return plan.codes()[index].describe("t")
+    return plan.code(plan.moves[index]).describe("t")
 
 
 def _banks(move: Move, have: int, ideal: int) -> str:

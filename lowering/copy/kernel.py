@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ptxsim.build import Address, Kernel, Register, Special, Variable
 
 from ..address import Emitter, synthesize
+from ..dispatch import Decline, Declined
 from .plan import Plan, based
 from .problem import Copy, Placement, Table
 
@@ -42,8 +43,25 @@ def tile_base(k: Kernel, tile: Variable) -> Register:
 
 
 def copy_kernel(plan: Plan, name: str = "tile_copy") -> Kernel:
-    """The copy with staging, and a header that tells ``ptxsim run`` how to launch it."""
+    """The copy with staging, and a header that tells ``ptxsim run`` how to launch it.
+
+    :class:`lowering.Declined` for a tile of which two elements share a place: ``dst`` could not
+    equal ``src``.
+    """
     copy = plan.copy
+    places, first = np.unique(plan.placement.offset, return_index=True)
+    if len(places) < copy.register.size():
+        x = int(np.setdiff1d(np.arange(copy.register.size()), first)[0])
+        raise Declined(
+            "a whole kernel",
+            {
+                "kernel": Decline(
+                    "RACE", f"element {x} shares byte {int(plan.placement.offset[x])} of the tile"
+                    " with another one, so that dst could not equal src",
+                    "print the copy alone (--body-only)", {"element": x},
+                )
+            },
+        )  # fmt: skip
     count = copy.register.size()
     token = {1: "b8", 2: "b16", 4: "b32", 8: "b64"}[copy.width]
     header = [
@@ -56,6 +74,8 @@ def copy_kernel(plan: Plan, name: str = "tile_copy") -> Kernel:
         f"arg:    dst {token}[{count}] = undef",
     ]
     k, tile = new_kernel(plan, name, header)
+    if k.dynamic_shared:
+        k.header[3] += f" smem={k.dynamic_shared}"
     staging = _Staging(k, plan, tile)
     words = k.registers("b32", plan.placement.words)
     if copy.direction == "ld":

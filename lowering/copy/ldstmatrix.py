@@ -8,14 +8,15 @@ import numpy as np
 
 from ..address import synthesize
 from ..dispatch import Decline
+from ..layout import Swizzle
 from .fit import Word, byte_map, fit_word
 from .plan import Move, Part, Plan
 from .problem import Copy, Placement, Table
 
 __all__ = ["MATRIX_MOVES", "MatrixMoves"]
 
-_BYTE_TARGETS = {(100, "a"), (100, "f"), (103, "a"), (103, "f"), (110, "a"), (110, "f"),
-                 (120, "a"), (120, "f"), (121, "a"), (121, "f")}  # fmt: skip
+#: Targets with the shapes of bytes (PTX ISA, Target ISA Notes of ldmatrix and stmatrix).
+_BYTE_TARGETS = {(n, suffix) for n in (100, 103, 107, 110, 120, 121) for suffix in "af"}
 
 
 class MatrixMoves:
@@ -98,19 +99,29 @@ def _alignment(copy: Copy, placement: Placement) -> Decline | None:
 def _words(copy: Copy, placement: Placement) -> list[Word] | Decline:
     """Every used register word as a matrix."""
     addresses = byte_map(copy, placement)
-    kinds: tuple[str, ...] = ("plain", "trans")
-    if (copy.parsed_target.number, copy.parsed_target.suffix) in _BYTE_TARGETS:
-        kinds += ("trans8",) if copy.direction == "ld" else ("store8",)
+    used = [n for n in range(placement.words) if (addresses[:, :, n] >= 0).any()]
+    byte_kind = "trans8" if copy.direction == "ld" else "store8"
+    target = copy.parsed_target
+    has_bytes = (target.number, target.suffix) in _BYTE_TARGETS
+    kinds = ("plain", "trans", byte_kind) if has_bytes else ("plain", "trans")
     words = []
-    for number in range(placement.words):
-        own = addresses[:, :, number]
-        if (own < 0).all():
-            continue
-        found = fit_word(number, own, kinds)
-        if isinstance(found, Decline):
+    for number in used:
+        found = fit_word(number, addresses[:, :, number], kinds)
+        if isinstance(found, Word):
+            words.append(found)
+        elif has_bytes or not all(_is_byte_matrix(addresses[:, :, n], byte_kind) for n in used):
             return found
-        words.append(found)
+        else:
+            return Decline(
+                "ARCH", f"only the shapes of bytes fit; they need sm_100a, not {copy.target}",
+                "choose a target of the sm_100 family or later with the suffix a or f",
+                {"need": "100a", "have": copy.target},
+            )  # fmt: skip
     return _paired(words)
+
+
+def _is_byte_matrix(addresses: Table, kind: str) -> bool:
+    return isinstance(fit_word(0, addresses, (kind,)), Word)
 
 
 def _paired(words: list[Word]) -> list[Word] | Decline:
@@ -148,12 +159,12 @@ def _moves(copy: Copy, kind: str, words: list[Word]) -> list[Move]:
     orders = [words]
     if kind != "trans8":
         orders.append(sorted(words, key=lambda w: int(w.rows[0, 0])))
-    plans = [[_move(copy, kind, group) for group in _groups(order, kind)] for order in orders]
-    return min(plans, key=_cost)
+    plans = [[_move(copy, kind, group) for group in _groups(order)] for order in orders]
+    return min(plans, key=lambda p: _cost(p, copy.byte_swizzle))
 
 
-def _groups(words: Sequence[Word], kind: str) -> list[list[Word]]:
-    """As few groups of four, two and one as possible (two and one pair of words for bytes)."""
+def _groups(words: Sequence[Word]) -> list[list[Word]]:
+    """As few groups of four, two and one words as possible."""
     out = []
     at = 0
     while at < len(words):
@@ -164,7 +175,7 @@ def _groups(words: Sequence[Word], kind: str) -> list[list[Word]]:
     return out
 
 
-def _cost(moves: list[Move]) -> int:
+def _cost(moves: list[Move], swizzle: Swizzle | None) -> int:
     """Integer instructions for the addresses: tables that differ by a constant share theirs."""
     known: list[Table] = []
     total = 0
@@ -175,7 +186,7 @@ def _cost(moves: list[Move]) -> int:
             total += 2
             continue
         known.append(move.address)
-        total += 1 + synthesize(move.address).cost
+        total += 1 + synthesize(move.address, swizzle).cost
     return total
 
 

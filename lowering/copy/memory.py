@@ -18,7 +18,7 @@ from ptxsim.targets import TARGETS, Target, parse_target
 from ..address import Emitter, synthesize
 from ..dispatch import Decline
 from ..layout import ComposeLayout, TileLayout
-from .problem import DTYPES, MAX_ELEMENTS, MAX_SHARED, MIN_TARGET, Table
+from .problem import DTYPES, MAX_ELEMENTS, MAX_GLOBAL, MIN_TARGET, Table, shared_limit
 
 __all__ = ["MEMORY_VARIANTS", "MemoryCopy", "MemoryPlan", "Round"]
 
@@ -60,8 +60,14 @@ class MemoryCopy:
         source, target = (
             layout.evaluate().get("m", zero) * self.width for layout in (self.global_, self.shared)
         )
-        if source.min() < 0 or target.min() < 0 or target.max() + self.width > MAX_SHARED:
-            return Decline("EXTENTS", f"a tile does not fit into {MAX_SHARED} bytes from its start")
+        for side, offsets, most in (
+            ("global", source, MAX_GLOBAL),
+            ("shared", target, shared_limit(self.parsed_target)),
+        ):
+            if offsets.min() < 0 or offsets.max() + self.width > most:
+                return Decline(
+                    "EXTENTS", f"the {side} tile does not fit into {most} bytes from its start"
+                )
         written = target if self.direction == "g2s" else source
         if len(np.unique(written)) != len(written):
             return Decline("RACE", "two elements are written to one address")

@@ -12,7 +12,8 @@ import numpy as np
 
 from ptxsim.build import Address, Kernel, Register
 
-from ..address import AddressCode, Emitter, synthesize
+from ..address import AddressCode, Emitter, swizzled, synthesize
+from ..layout import Swizzle
 from .problem import Copy, Placement, Table
 
 __all__ = ["Move", "Part", "Plan", "based", "wavefronts"]
@@ -97,7 +98,7 @@ class Plan:
         guard = None
         if self.guard is not None:
             guard = k.new("setp.ne.u32", "pred", emitter.value(synthesize(self.guard)), 0)
-        placed = _Addresses(k, emitter, base)
+        placed = _Addresses(k, emitter, base, self.copy.byte_swizzle)
         pieces = _Pieces(k, words, guard)
         for move in self.moves:
             address = placed.address(move.address)
@@ -110,7 +111,11 @@ class Plan:
 
     def codes(self) -> list[AddressCode]:
         """The address code of each move, for reading."""
-        return [synthesize(move.address) for move in self.moves]
+        return [self.code(move) for move in self.moves]
+
+    def code(self, move: Move) -> AddressCode:
+        """The address code of one move."""
+        return synthesize(move.address, self.copy.byte_swizzle)
 
 
 def based(k: Kernel, base: Register, offset: Register) -> Register:
@@ -123,10 +128,14 @@ def based(k: Kernel, base: Register, offset: Register) -> Register:
 class _Addresses:
     """Address operands; moves whose addresses differ by a constant (added, flipped) share code."""
 
-    def __init__(self, k: Kernel, emitter: Emitter, base: Register) -> None:
-        self.k, self.emitter, self.base = k, emitter, base
+    def __init__(
+        self, k: Kernel, emitter: Emitter, base: Register, swizzle: Swizzle | None
+    ) -> None:
+        self.k, self.emitter, self.base, self.swizzle = k, emitter, base, swizzle
         #: table, offset register and address register of what was computed
         self._made: list[tuple[Table, Register, Register]] = []
+        #: the same before the swizzle, where it is applied by code
+        self._linear: list[tuple[Table, Register]] = []
         self.given: list[Address] = []
 
     def address(self, table: Table) -> Address:
@@ -142,17 +151,39 @@ class _Addresses:
         return None
 
     def _new(self, table: Table) -> Address:
-        value = None
-        for known, offset, _ in self._made:
-            flipped = table ^ known
-            if (flipped == flipped[0]).all():
-                value = self.k.new("xor.b32", "b32", offset, int(flipped[0]))
-                break
+        value = self._flipped(table)
         if value is None:
-            value = self.emitter.value(synthesize(table))
+            code = synthesize(table)
+            value = self._before_swizzle(table, code.cost)
+            if value is None:
+                value = self.emitter.value(code)
         register = based(self.k, self.base, value)
         self._made.append((table, value, register))
         return Address(register)
+
+    def _flipped(self, table: Table) -> Register | None:
+        for known, offset, _ in self._made:
+            flipped = table ^ known
+            if (flipped == flipped[0]).all():
+                return self.k.new("xor.b32", "b32", offset, int(flipped[0]))
+        return None
+
+    def _before_swizzle(self, table: Table, limit: int) -> Register | None:
+        """The offset by way of the linear one, if that takes less than ``limit`` instructions."""
+        if self.swizzle is None:
+            return None
+        linear = self.swizzle.apply_array(table)
+        for known, register in self._linear:
+            step = linear - known
+            if (step == step[0]).all() and limit > 4:
+                moved = self.k.new("add.u32", "b32", register, int(step[0]))
+                return swizzled(self.k, moved, self.swizzle)
+        code = synthesize(linear)
+        if code.cost + 3 >= limit:
+            return None
+        value = self.emitter.value(code)
+        self._linear.append((linear, value))
+        return swizzled(self.k, value, self.swizzle)
 
 
 class _Pieces:

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from ptxsim.targets import TARGETS, Target, parse_target
 
 from ..dispatch import Decline
-from ..layout import ComposeLayout, TileLayout, axis
+from ..layout import ComposeLayout, Swizzle, TileLayout, axis
 
-__all__ = ["DTYPES", "SCOPES", "Copy", "Placement", "Table", "place"]
+__all__ = ["DTYPES", "SCOPES", "Copy", "Placement", "Table", "place", "shared_limit"]
 
 Table: TypeAlias = NDArray[np.int64]
 
@@ -40,11 +40,22 @@ SCOPES: dict[str, tuple[int, dict[str, int]]] = {
 #: The lowest target number with the integer instructions of address code.
 MIN_TARGET = 20
 
-#: The largest tile, in elements, and the largest shared array, in bytes.
+#: The largest tile, in elements.
 MAX_ELEMENTS = 1 << 20
-MAX_SHARED = 227 << 10
+#: KiB of shared memory that a CTA can have, from each target number on (CUDA C++ guide, Compute
+#: Capabilities).
+_SHARED_KIB = {0: 48, 70: 96, 75: 64, 80: 163, 86: 99, 87: 163, 89: 99, 90: 227, 120: 99}
+#: The largest alignment of an array, in bytes.
+MAX_ALIGN = 1 << 16
+#: The most register words of a thread.
+MAX_WORDS = 255
 #: The largest extent of a tile in global memory, in bytes.
 MAX_GLOBAL = 1 << 28
+
+
+def shared_limit(target: Target) -> int:
+    """Bytes of shared memory that a CTA can have; beyond 48 KiB it is dynamic."""
+    return _SHARED_KIB[max(n for n in _SHARED_KIB if n <= target.number)] << 10
 
 
 @dataclass(frozen=True)
@@ -70,6 +81,13 @@ class Copy:
     def width(self) -> int:
         """Bytes of an element."""
         return DTYPES[self.dtype] // 8
+
+    @property
+    def byte_swizzle(self) -> Swizzle | None:
+        """The swizzle of the memory tile, on byte offsets."""
+        if not isinstance(self.shared, ComposeLayout):
+            return None
+        return self.shared.swizzle.in_bytes(8 * self.width)
 
     @property
     def thread_count(self) -> int:
@@ -132,10 +150,10 @@ def place(copy: Copy) -> Placement | Decline:
     offset = shared.get("m", zero) * copy.width
     total = copy.thread_count
     if thread.max() >= total or thread.min() < 0:
-        bad = int(thread.max())
+        bad = int(thread.min() if thread.min() < 0 else thread.max())
         return Decline(
             "COVERAGE", f"the register layout names thread {bad}, but the {copy.scope} has {total}",
-            "give a scope with enough threads", {"thread": bad, "threads": total},
+            "count threads of the scope from 0", {"thread": bad, "threads": total},
         )  # fmt: skip
     for name in SCOPES[copy.scope][1]:
         units, extent = register.get(name, zero), axis(name).range(total)
@@ -146,7 +164,12 @@ def place(copy: Copy) -> Placement | Decline:
             )  # fmt: skip
     if slot.min() < 0 or offset.min() < 0:
         return Decline("EXTENTS", "a layout reaches below the start of its storage")
-    most = MAX_SHARED if copy.space == "shared" else MAX_GLOBAL
+    if (slot.max() + 1) * copy.width > 4 * MAX_WORDS:
+        return Decline(
+            "EXTENTS", f"slot {int(slot.max())} of a thread is beyond {MAX_WORDS} register words",
+            "spread the tile over more threads", {"slot": int(slot.max()), "words": MAX_WORDS},
+        )  # fmt: skip
+    most = shared_limit(copy.parsed_target) if copy.space == "shared" else MAX_GLOBAL
     if offset.max() + copy.width > most:
         return Decline(
             "EXTENTS", f"the {copy.space} tile spans {int(offset.max()) + copy.width} bytes",
@@ -177,12 +200,14 @@ def _check_words(copy: Copy) -> Decline | None:
             "TARGET", f"code is made for sm_{MIN_TARGET} and later, not {copy.target}",
             numbers={"need": MIN_TARGET, "have": copy.parsed_target.number},
         )  # fmt: skip
-    if copy.align < 1 or copy.align & (copy.align - 1):
+    if not 1 <= copy.align <= MAX_ALIGN or copy.align & (copy.align - 1):
         return Decline(
-            "ALIGN", f"an alignment is a power of two, not {copy.align}",
+            "ALIGN", f"an alignment is a power of two up to {MAX_ALIGN}, not {copy.align}",
             numbers={"align": copy.align},
         )  # fmt: skip
     total = copy.thread_count
+    if copy.threads and copy.scope != "cta":
+        return Decline("SCOPE", f"threads are given for the scope cta, not for {copy.scope}")
     if total % 32 or not 32 <= total <= 1024:
         return Decline(
             "SCOPE", f"a CTA of {total} threads is not made of whole warps",

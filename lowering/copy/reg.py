@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from ..dispatch import Decline
 from .fit import byte_map
 from .plan import Move, Part, Plan
-from .problem import Copy, Placement, Table
+from .problem import Copy, Table
 
 __all__ = ["REGISTER_MOVES", "RegisterMoves"]
 
@@ -28,10 +28,11 @@ class RegisterMoves:
         used = placement.threads
         own = addresses[used]
         filled = np.asarray((own >= 0).all(axis=0))
-        if ((own >= 0) != filled).any():
-            return Decline("COVERAGE", "threads hold different parts of their registers")
+        assert ((own >= 0) == filled).all(), "threads and slots of a layout are a product"
         pieces = _pieces(own, filled, problem.align)
-        moves = tuple(_move(problem, chain, used) for chain in _chains(own, pieces, problem.align))
+        moves = tuple(
+            _move(problem, chain, addresses, used) for chain in _chains(own, pieces, problem.align)
+        )
         guard = None
         if len(used) < problem.thread_count:
             guard = np.zeros(problem.thread_count, np.int64)
@@ -103,13 +104,9 @@ def _vectors(chain: list[Part], start: dict[Part, Table], align: int) -> list[li
     return out
 
 
-def _move(copy: Copy, parts: list[Part], used: Table) -> Move:
-    placement = copy.placement
-    assert isinstance(placement, Placement)
+def _move(copy: Copy, parts: list[Part], addresses: Table, used: Table) -> Move:
     first = parts[0]
-    table = byte_map(copy, placement).reshape(copy.thread_count, -1, 4)[
-        :, first.word, first.low // 8
-    ]
+    table = addresses[:, first.word, first.low // 8]
     table = np.where(table < 0, table[used[0]], table)
     bits = first.bits
     vector = {1: "", 2: ".v2", 4: ".v4"}[len(parts)]

@@ -23,7 +23,7 @@ from ..layout import (
 )
 from .ldstmatrix import MATRIX_MOVES
 from .plan import Plan, wavefronts
-from .problem import DTYPES, MAX_SHARED, SCOPES, Copy
+from .problem import DTYPES, SCOPES, Copy, shared_limit
 
 __all__ = ["FAMILIES", "Proposal", "lane_digits", "register_layouts", "repairs", "shared_layouts"]
 
@@ -234,7 +234,8 @@ class _Frame:
 def _search(copy: Copy, wanted: Sequence[_Frame], others: Sequence[_Frame]) -> tuple[Proposal, ...]:
     """The register side of a copy with all candidates of frames, and of their transpositions."""
     best = _Best()
-    if copy.register.size() * copy.width > MAX_SHARED:
+    limit = shared_limit(copy.parsed_target)
+    if copy.register.size() * copy.width > limit:
         return ()
     per_thread = copy.register.size("m") * copy.width
     fewest = max(1, -(-per_thread // 16))
@@ -242,20 +243,20 @@ def _search(copy: Copy, wanted: Sequence[_Frame], others: Sequence[_Frame]) -> t
     orders = ((0, wanted), (1, others), (2, turned))
     given = {frame: moved for moved, frames in reversed(orders) for frame in frames}
     for frame, moved in sorted(given.items(), key=lambda item: item[1]):
-        for layout, wasted in _candidates(frame, copy.width):
+        for layout, wasted in _candidates(frame, copy.width, limit):
             bits = layout.swizzle.b if isinstance(layout, ComposeLayout) else 0
             if not best.beats((fewest, 0, moved, wasted, bits)):
                 best.add(replace(copy, shared=layout), moved)
     return best.proposals()
 
 
-def _candidates(frame: _Frame, width: int) -> Iterator[tuple[Shared, int]]:
+def _candidates(frame: _Frame, width: int, limit: int) -> Iterator[tuple[Shared, int]]:
     """A frame with all paddings and swizzles, each with the least that it can waste, in bytes."""
     across = frame.across * width
     least = -(-across // _ROW) * _ROW  # rows start at multiples of 16 bytes
     pitches = [
         p for p in range(least, least + _BANKS + 1, _ROW)
-        if p % width == 0 and (frame.down - 1) * p + across <= MAX_SHARED
+        if p % width == 0 and (frame.down - 1) * p + across <= limit
     ]  # fmt: skip
     for bits in (0, 1, 2, 3):
         for pitch in pitches:
