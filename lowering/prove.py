@@ -8,7 +8,9 @@ so that no mistake of the copy can be made again by its proof.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,16 +49,15 @@ class Proof:
 def prove_copy(plan: Plan) -> Proof:
     """Run a plan with tags; :class:`ProofError` with thread, register and address of a mismatch."""
     kernel, moves = _probe(plan)
-    module = kernel.assemble()
+    run = _runner(kernel, plan.copy.thread_count, f"the probe of {plan.variant}")
     copy, placement = plan.copy, plan.placement
     words, total = placement.words, copy.thread_count
     expected = byte_map(copy, placement).reshape(total, words * 4)
     inside, outside = placement.shared_bytes, total * words * 4
     read = inside if copy.direction == "ld" else outside
-    passes = max(1, -(-(max(inside, outside) - 1).bit_length() // 8))
+    rounds = _tags(max(inside, outside))
     ways: tuple[tuple[int, int], ...] = ()
-    for step in range(passes):
-        tags = (np.arange(max(inside, outside)) >> (8 * step)).astype(np.uint8)
+    for tags in rounds:
         memory, registers = tags[:inside].copy(), tags[:outside].copy()
         if copy.direction == "ld":
             registers[:] = 0x5A ^ tags[np.where(expected >= 0, expected, 0)].reshape(-1)
@@ -64,36 +65,24 @@ def prove_copy(plan: Plan) -> Proof:
             memory[:] = 0xA5 ^ tags[:inside]
         untouched = memory.copy()
         addresses = np.zeros((moves, total), np.uint32)
-        report = module.kernel().launch(
-            grid=1, block=total, args=[memory, registers, addresses], smem=kernel.dynamic_shared
-        )
-        errors = [f for f in report.findings if f.severity is ptxsim.Severity.ERROR]
-        if errors:
-            raise ProofError(f"the probe of {plan.variant} reports {errors[0].message}")
+        run(memory, registers, addresses)
         if copy.direction == "ld":
             _check_load(plan, expected, registers.reshape(total, -1), tags)
         else:
             _check_store(plan, expected, memory, tags, untouched)
         if copy.space == "shared":
             ways = _ways(plan, addresses)
-    return Proof(passes, read, ways)
+    return Proof(len(rounds), read, ways)
 
 
 def prove_kernel(plan: Plan, kernel: Kernel) -> None:
     """Run a whole kernel of a copy with tags: ``dst`` must equal ``src``."""
     copy = plan.copy
-    size = copy.register.size() * copy.width
-    module = kernel.assemble()
-    for step in range(max(1, -(-(size - 1).bit_length() // 8))):
-        src = (np.arange(size) >> (8 * step)).astype(np.uint8)
+    run = _runner(kernel, copy.thread_count, f"the kernel of {plan.variant}")
+    for src in _tags(copy.register.size() * copy.width):
         dst = src ^ np.uint8(0xA5)
         tile = [np.zeros(plan.placement.shared_bytes, np.uint8)] * (copy.space == "global")
-        report = module.kernel().launch(
-            grid=1, block=copy.thread_count, args=[*tile, src, dst], smem=kernel.dynamic_shared
-        )
-        errors = [f for f in report.findings if f.severity is ptxsim.Severity.ERROR]
-        if errors:
-            raise ProofError(f"the kernel of {plan.variant} reports {errors[0].message}")
+        run(*tile, src, dst)
         wrong = np.flatnonzero(src != dst)
         if len(wrong):
             raise ProofError(f"{plan.variant}: byte {int(wrong[0])} of dst is not that of src")
@@ -106,10 +95,10 @@ def prove_memory_copy(plan: MemoryPlan) -> Proof:
     far, near = ((o[:, None] + np.arange(plan.copy.width)).reshape(-1) for o in offsets)
     sizes = [-(-(int(o.max()) + 1) // 16) * 16 for o in (far, near)]
     kernel = _memory_probe(plan, sizes[1])
+    run = _runner(kernel, plan.copy.threads, f"the probe of {plan.variant}")
     loads = plan.copy.direction == "g2s"
-    passes = max(1, -(-(max(sizes) - 1).bit_length() // 8))
-    for step in range(passes):
-        tags = (np.arange(max(sizes)) >> (8 * step)).astype(np.uint8)
+    rounds = _tags(max(sizes))
+    for tags in rounds:
         flip = np.uint8(0xA5)
         source, target = tags[: sizes[0]].copy(), tags[: sizes[1]] ^ flip
         if not loads:
@@ -119,16 +108,7 @@ def prove_memory_copy(plan: MemoryPlan) -> Proof:
             want[near] = source[far]
         else:
             want[far] = target[near]
-        report = (
-            kernel.assemble()
-            .kernel()
-            .launch(
-                grid=1, block=plan.copy.threads, args=[source, target], smem=kernel.dynamic_shared
-            )
-        )
-        errors = [f for f in report.findings if f.severity is ptxsim.Severity.ERROR]
-        if errors:
-            raise ProofError(f"the probe of {plan.variant} reports {errors[0].message}")
+        run(source, target)
         got = target if loads else source
         wrong = np.flatnonzero(got != want)
         if len(wrong):
@@ -136,7 +116,26 @@ def prove_memory_copy(plan: MemoryPlan) -> Proof:
             raise ProofError(
                 f"{plan.variant}: byte {at} has tag {int(got[at])} instead of {int(want[at])}"
             )
-    return Proof(passes, len(far), ())
+    return Proof(len(rounds), len(far), ())
+
+
+def _tags(size: int) -> list[Bytes]:
+    """Bytes for as many runs as it takes to tell ``size`` places apart, the low ones first."""
+    runs = max(1, -(-(size - 1).bit_length() // 8))
+    return [(np.arange(size) >> (8 * run)).astype(np.uint8) for run in range(runs)]
+
+
+def _runner(kernel: Kernel, threads: int, what: str) -> Callable[..., None]:
+    """A function that launches a kernel as one CTA; an error finding is a failed proof."""
+    entry = kernel.assemble().kernel()
+
+    def run(*arguments: Any) -> None:
+        report = entry.launch(grid=1, block=threads, args=arguments, smem=kernel.dynamic_shared)
+        errors = [f for f in report.findings if f.severity is ptxsim.Severity.ERROR]
+        if errors:
+            raise ProofError(f"{what} reports {errors[0].message}")
+
+    return run
 
 
 def _memory_probe(plan: MemoryPlan, size: int) -> Kernel:

@@ -7,7 +7,7 @@ statement are in elements of its buffer.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from .vocabulary import Config, Fragment
@@ -292,4 +292,3 @@ class Kernel:
     body: Block
     shared: tuple[Shared, ...] = ()
     block: tuple[int, int, int] | None = None
-    notes: tuple[str, ...] = field(default=())

@@ -52,11 +52,6 @@ class Shape:
     def __str__(self) -> str:
         return f"{self.m}x{self.n}x{self.k}"
 
-    @property
-    def ptx(self) -> str:
-        """The shape as PTX spells it."""
-        return f"m{self.m}n{self.n}k{self.k}"
-
 
 @dataclass(frozen=True, slots=True)
 class Fragment:

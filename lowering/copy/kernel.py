@@ -14,7 +14,7 @@ from ptxsim.build import Address, Kernel, Register, Special, Variable
 
 from ..address import Emitter, synthesize
 from ..dispatch import Decline, Declined
-from .plan import Plan, based
+from .plan import Plan, placed
 from .problem import Copy, Placement, Table
 
 __all__ = ["copy_kernel", "new_kernel", "thread_index", "tile_base"]
@@ -129,12 +129,7 @@ class _Staging:
 
     def _global(self, parameter: Variable, offsets: Table) -> Address:
         """The address of a byte offset that depends on the thread."""
-        k = self.k
-        pointer = self._pointer(parameter)
-        low = int(offsets.min())
-        value = self._emitter.value(synthesize(offsets - low))
-        wide = k.new("cvt.u64.u32", "b64", value)
-        return Address(k.new("add.u64", "b64", pointer, wide), low)
+        return placed(self.k, self._emitter, self._pointer(parameter), offsets)
 
     def _element(self) -> tuple[str, str]:
         """The type of a global or shared access to one element, and of its register."""
@@ -182,10 +177,7 @@ class _Staging:
             )  # fmt: skip
 
     def _shared(self, x: Table) -> Address:
-        offsets = self.placement.offset[x]
-        low = int(offsets.min())
-        value = self._emitter.value(synthesize(offsets - low))
-        return Address(based(self.k, self.base, value), low)
+        return placed(self.k, self._emitter, self.base, self.placement.offset[x])
 
     # --- registers ------------------------------------------------------------------------------
 

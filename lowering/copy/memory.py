@@ -12,12 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ptxsim.build import Address, Kernel, Register
+from ptxsim.build import Kernel, Register
 from ptxsim.targets import TARGETS, Target, parse_target
 
-from ..address import Emitter, synthesize
+from ..address import Emitter
 from ..dispatch import Decline
 from ..layout import ComposeLayout, TileLayout
+from .plan import placed
 from .problem import DTYPES, MAX_ELEMENTS, MAX_GLOBAL, MIN_TARGET, Table, shared_limit
 
 __all__ = ["MEMORY_VARIANTS", "MemoryCopy", "MemoryPlan", "Round"]
@@ -131,10 +132,8 @@ class MemoryPlan:
             guard = None
             if r.active < self.copy.threads:
                 guard = k.new("setp.lt.u32", "pred", thread, r.active)
-            there = self._global(k, emitter, pointer, r.source)
-            low = int(r.target.min())
-            value = emitter.value(synthesize(r.target - low))
-            here = Address(k.new("add.u32", "b32", base, value), low)
+            there = placed(k, emitter, pointer, r.source)
+            here = placed(k, emitter, base, r.target)
             if self.variant == "cp_async":
                 level = "cg" if self.chunk == 16 else "ca"
                 k.emit(f"cp.async.{level}.shared.global", here, there, self.chunk, guard=guard)
@@ -147,11 +146,6 @@ class MemoryPlan:
             k.emit(f"st.{spaces[1]}{opcode}", pair[1], held, guard=guard)
         if self.variant == "cp_async":
             k.emit("cp.async.commit_group")
-
-    def _global(self, k: Kernel, emitter: Emitter, pointer: Register, table: Table) -> Address:
-        low = int(table.min())
-        wide = k.new("cvt.u64.u32", "b64", emitter.value(synthesize(table - low)))
-        return Address(k.new("add.u64", "b64", pointer, wide), low)
 
     def _vector(self, k: Kernel) -> tuple[str, Sequence[Register]]:
         if self.chunk >= 4:

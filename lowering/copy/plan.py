@@ -16,7 +16,7 @@ from ..address import AddressCode, Emitter, swizzled, synthesize
 from ..layout import Swizzle
 from .problem import Copy, Placement, Table
 
-__all__ = ["Move", "Part", "Plan", "based", "wavefronts"]
+__all__ = ["Move", "Part", "Plan", "placed", "wavefronts"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,16 +98,16 @@ class Plan:
         guard = None
         if self.guard is not None:
             guard = k.new("setp.ne.u32", "pred", emitter.value(synthesize(self.guard)), 0)
-        placed = _Addresses(k, emitter, base, self.copy.byte_swizzle)
+        addresses = _Addresses(k, emitter, base, self.copy.byte_swizzle)
         pieces = _Pieces(k, words, guard)
         for move in self.moves:
-            address = placed.address(move.address)
+            address = addresses.address(move.address)
             if self.copy.direction == "ld":
                 k.emit(move.opcode, pieces.targets(move), address, guard=guard)
                 pieces.join(move)
             else:
                 k.emit(move.opcode, address, pieces.values(move), guard=guard)
-        return placed.given
+        return addresses.given
 
     def codes(self) -> list[AddressCode]:
         """The address code of each move, for reading."""
@@ -118,11 +118,17 @@ class Plan:
         return synthesize(move.address, self.copy.byte_swizzle)
 
 
-def based(k: Kernel, base: Register, offset: Register) -> Register:
+def _based(k: Kernel, base: Register, offset: Register) -> Register:
     """The address ``offset`` bytes behind a shared (32 bits) or global (64 bits) base."""
     if base.type == "b32":
         return k.new("add.u32", "b32", base, offset)
     return k.new("add.u64", "b64", base, k.new("cvt.u64.u32", "b64", offset))
+
+
+def placed(k: Kernel, emitter: Emitter, base: Register, table: Table) -> Address:
+    """The operand for byte offsets behind a base, their least one as its constant."""
+    low = int(table.min())
+    return Address(_based(k, base, emitter.value(synthesize(table - low))), low)
 
 
 class _Addresses:
@@ -157,7 +163,7 @@ class _Addresses:
             value = self._before_swizzle(table, code.cost)
             if value is None:
                 value = self.emitter.value(code)
-        register = based(self.k, self.base, value)
+        register = _based(self.k, self.base, value)
         self._made.append((table, value, register))
         return Address(register)
 

@@ -134,8 +134,8 @@ def _row_addresses(
 
 def definedness(b: Any, name: str) -> Callable[[Registers, Any, Any], None]:
     """A check that the registers of an operand are defined in the lanes of a mask (None: all)."""
-    known = [(f, n) for f, n in zip(b.undefined_flags(name), b.register_names(name), strict=True)]
-    flags = [(f, n) for f, n in known if f >= 0]
+    known = zip(b.undefined_flags(name), b.register_names(name), strict=True)
+    flags = [(flag, register) for flag, register in known if flag >= 0]
     site = b.site
 
     def check(r: Registers, g: Any, lanes: Any) -> None:
