@@ -7,7 +7,7 @@ statement are in elements of its buffer.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from .vocabulary import Config, Fragment
@@ -141,7 +141,14 @@ Expression: TypeAlias = "Const | Var | Binary | Unary | Cast | Element | Length 
 
 
 @dataclass(frozen=True, slots=True)
-class Let:
+class _Placed:
+    """A statement; ``line`` is its line in a text, 0 without one, and no part of its value."""
+
+    line: int = field(default=0, compare=False, repr=False, kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Let(_Placed):
     """A new local variable."""
 
     name: str
@@ -151,7 +158,7 @@ class Let:
 
 
 @dataclass(frozen=True, slots=True)
-class Assign:
+class Assign(_Placed):
     """A new value for a mutable variable."""
 
     name: str
@@ -159,7 +166,7 @@ class Assign:
 
 
 @dataclass(frozen=True, slots=True)
-class Store:
+class Store(_Placed):
     """A new value for an element of a buffer."""
 
     buffer: str
@@ -168,7 +175,7 @@ class Store:
 
 
 @dataclass(frozen=True, slots=True)
-class If:
+class If(_Placed):
     """One of two blocks."""
 
     condition: Expression
@@ -177,7 +184,7 @@ class If:
 
 
 @dataclass(frozen=True, slots=True)
-class For:
+class For(_Placed):
     """A loop over ``low .. high``, both included."""
 
     name: str
@@ -187,7 +194,7 @@ class For:
 
 
 @dataclass(frozen=True, slots=True)
-class While:
+class While(_Placed):
     """A loop while a condition holds."""
 
     condition: Expression
@@ -195,26 +202,26 @@ class While:
 
 
 @dataclass(frozen=True, slots=True)
-class Barrier:
+class Barrier(_Placed):
     """A barrier of the thread block, or of the warp."""
 
     scope: str = "block"
 
 
 @dataclass(frozen=True, slots=True)
-class Return:
+class Return(_Placed):
     """The end of the thread."""
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class Block(_Placed):
     """Statements in order; names live to its end."""
 
     statements: tuple[Statement, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class FragmentDecl:
+class FragmentDecl(_Placed):
     """A fragment for the rest of the block; accumulators start as zero."""
 
     name: str
@@ -222,7 +229,7 @@ class FragmentDecl:
 
 
 @dataclass(frozen=True, slots=True)
-class FragmentLoad:
+class FragmentLoad(_Placed):
     """``(r, c)`` of the fragment from ``index + r * stride + c`` (row) or ``+ c * stride + r``."""
 
     name: str
@@ -234,7 +241,7 @@ class FragmentLoad:
 
 
 @dataclass(frozen=True, slots=True)
-class FragmentStore:
+class FragmentStore(_Placed):
     """The inverse of :class:`FragmentLoad`."""
 
     name: str
@@ -246,7 +253,7 @@ class FragmentStore:
 
 
 @dataclass(frozen=True, slots=True)
-class MulAdd:
+class MulAdd(_Placed):
     """``target = a * b + c`` of fragments."""
 
     target: str
@@ -267,11 +274,15 @@ Statement: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class Param:
-    """A parameter: a scalar, or a buffer in global memory with its length."""
+    """A parameter: a scalar, or a buffer in global memory with its length.
+
+    ``align`` is what the caller promises of the address of a buffer, in bytes.
+    """
 
     name: str
     type: str
     buffer: bool = False
+    align: int = 1
 
 
 @dataclass(frozen=True, slots=True)

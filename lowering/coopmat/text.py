@@ -11,12 +11,14 @@ kernel scale(a: float16[], n: int32) block(32, 1, 1) {
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from lark import Lark, Token, Transformer
+from lark import Lark, Token, Transformer, v_args
 from lark.exceptions import UnexpectedInput, VisitError
+from lark.tree import Meta
 
 from .ir import (
     BINARY,
@@ -62,8 +64,9 @@ MAX_DEPTH = 100
 _GRAMMAR = r"""
 start: "kernel" NAME "(" [param ("," param)*] ")" [block_shape] "{" shared* statement* "}"
 block_shape: "block" "(" INT "," INT "," INT ")"
-param: NAME ":" NAME [buffer]
+param: NAME ":" NAME [buffer] [align]
 buffer: "[" "]"
+align: "align" INT
 shared: "shared" NAME ":" NAME "[" [INT] "]" ";"
 block: "{" statement* "}"
 ?statement: "fragment" NAME ":" fragment ";" -> declare
@@ -80,7 +83,7 @@ block: "{" statement* "}"
     | "return" ";" -> return_
     | block
 fragment: NAME SHAPE NAME [NAME]
-config: SHAPE NAME "*" NAME "+" NAME "->" NAME [SATURATING] [NAME]
+config: SHAPE NAME "*" NAME "+" NAME "->" NAME [SATURATING] [MODIFIER] [NAME]
 ?expr: or_
 ?or_: and_ | or_ "||" and_ -> or_op
 ?and_: compare | and_ "&&" compare -> and_op
@@ -95,6 +98,7 @@ config: SHAPE NAME "*" NAME "+" NAME "->" NAME [SATURATING] [NAME]
     | NAME "(" expr ")" -> cast | "(" expr ")"
 MUT: "mut"
 SATURATING: "saturating"
+MODIFIER.3: /\b(xor|and|rn|rz|rm|rp)\b/
 BOOL.3: /\b(true|false)\b/
 SHAPE.3: /\d+x\d+x\d+/
 TYPED.3: /\d+(\.\d+)?([eE][-+]?\d+)?(i64|f32|f64)/
@@ -125,6 +129,8 @@ _LEVEL = {
     "or": 1, "and": 2, "eq": 3, "ne": 3, "lt": 3, "le": 3, "gt": 3, "ge": 3, "bitand": 4,
     "bitor": 4, "bitxor": 4, "shl": 5, "shr": 5, "add": 6, "sub": 6, "mul": 7, "div": 7, "mod": 7,
 }  # fmt: skip
+#: What a caller can promise of the address of a buffer, in bytes.
+_ALIGNMENTS = [1 << n for n in range(11)]
 _SUFFIX = {"int64": "i64", "float32": "f32", "float64": "f64"}
 _TYPES = {suffix: name for name, suffix in _SUFFIX.items()}
 
@@ -139,15 +145,26 @@ class TextError(ValueError):
 
 def _word(token: Token, known: Any, what: str) -> str:
     if token not in known:
-        raise TextError(
-            f"no {what} '{token}'; known: {', '.join(known)}", token.line or 1, token.column or 1
-        )
+        raise TextError(f"no {what} '{token}'; known: {', '.join(known)}", *_place(token))
     return str(token)
+
+
+def _place(token: Token) -> tuple[int, int]:
+    return token.line or 1, token.column or 1
 
 
 def _shape(token: Token) -> Shape:
     m, n, k = (int(part) for part in token.split("x"))
     return Shape(m, n, k)
+
+
+def _placed(build: Callable[[Any, list[Any]], Any]) -> Any:
+    """A callback whose statement is given its line."""
+
+    def placed(self: Any, meta: Meta, children: list[Any]) -> Any:
+        return replace(build(self, children), line=getattr(meta, "line", 0))
+
+    return v_args(meta=True)(placed)
 
 
 class _Builder(Transformer[Token, Any]):
@@ -165,63 +182,83 @@ class _Builder(Transformer[Token, Any]):
         return tuple(int(x) for x in c)
 
     def param(self, c: list[Any]) -> Param:
-        name, type_, buffer = c
+        name, type_, buffer, align = c
         if buffer is None:
+            if align is not None:
+                raise TextError(f"'{name}' is no buffer and has no alignment", *_place(name))
             return Param(str(name), _word(type_, SCALARS, "scalar type"))
-        return Param(str(name), _word(type_, ELEMENTS, "element type"), True)
+        return Param(str(name), _word(type_, ELEMENTS, "element type"), True, align or 1)
 
     def buffer(self, c: list[Any]) -> bool:
         return True
+
+    def align(self, c: list[Any]) -> int:
+        if int(c[0]) not in _ALIGNMENTS:
+            raise TextError(f"align {c[0]}: a power of two, 1 to 1024, is needed", *_place(c[0]))
+        return int(c[0])
 
     def shared(self, c: list[Any]) -> Shared:
         name, element, size = c
         count = None if size is None else int(size)
         return Shared(str(name), _word(element, ELEMENTS, "element type"), count)
 
+    @_placed
     def block(self, c: list[Any]) -> Block:
         return Block(tuple(c))
 
+    @_placed
     def declare(self, c: list[Any]) -> FragmentDecl:
         return FragmentDecl(str(c[0]), c[1])
 
+    @_placed
     def load(self, c: list[Any]) -> FragmentLoad:
         name, fragment, buffer, index, stride, layout = c
         return FragmentLoad(
             str(name), fragment, str(buffer), index, stride, _word(layout, LAYOUTS, "layout")
         )
 
+    @_placed
     def store_fragment(self, c: list[Any]) -> FragmentStore:
         name, fragment, buffer, index, stride, layout = c
         return FragmentStore(
             str(name), fragment, str(buffer), index, stride, _word(layout, LAYOUTS, "layout")
         )
 
+    @_placed
     def muladd(self, c: list[Any]) -> MulAdd:
         target, a, b, added = (str(n) for n in c[:4])
         return MulAdd(target, a, b, added, c[4])
 
+    @_placed
     def let(self, c: list[Any]) -> Let:
         mutable, name, type_, value = c
         return Let(str(name), _word(type_, SCALARS, "type"), value, mutable is not None)
 
+    @_placed
     def assign(self, c: list[Any]) -> Assign:
         return Assign(str(c[0]), c[1])
 
+    @_placed
     def store(self, c: list[Any]) -> Store:
         return Store(str(c[0]), c[1], c[2])
 
+    @_placed
     def if_(self, c: list[Any]) -> If:
         return If(*c)
 
+    @_placed
     def for_(self, c: list[Any]) -> For:
         return For(str(c[0]), *c[1:])
 
+    @_placed
     def while_(self, c: list[Any]) -> While:
         return While(*c)
 
+    @_placed
     def barrier(self, c: list[Any]) -> Barrier:
         return Barrier() if c[0] is None else Barrier(_word(c[0], ("block", "warp"), "barrier"))
 
+    @_placed
     def return_(self, c: list[Any]) -> Return:
         return Return()
 
@@ -233,10 +270,13 @@ class _Builder(Transformer[Token, Any]):
         )  # fmt: skip
 
     def config(self, c: list[Any]) -> Config:
-        shape, *types, saturating, scope = c
+        shape, *types, saturating, modifier, scope = c
         a, b, added, result = (_word(t, COMPONENTS, "component") for t in types)
         held = "subgroup" if scope is None else _word(scope, SCOPES, "scope")
-        return Config(_shape(shape), a, b, added, result, saturating is not None, held)
+        return Config(
+            _shape(shape), a, b, added, result, saturating is not None, held,
+            "" if modifier is None else str(modifier),
+        )  # fmt: skip
 
     def binary(self, c: list[Any]) -> Binary:
         return Binary(_SYMBOLS[str(c[1])], c[0], c[2])
@@ -339,13 +379,18 @@ def expression_text(e: Expression, outer: int = 0) -> str:
 
 def to_text(kernel: Kernel) -> str:
     """A kernel as text."""
-    params = ", ".join(f"{p.name}: {p.type}{'[]' if p.buffer else ''}" for p in kernel.params)
+    params = ", ".join(map(_param_text, kernel.params))
     shape = "" if kernel.block is None else f" block({', '.join(map(str, kernel.block))})"
     lines = [f"kernel {kernel.name}({params}){shape} {{"]
     for s in kernel.shared:
         lines.append(f"  shared {s.name}: {s.element}[{'' if s.size is None else s.size}];")
     lines += [f"  {line}" for s in kernel.body.statements for line in _lines(s)]
     return "\n".join([*lines, "}"]) + "\n"
+
+
+def _param_text(p: Param) -> str:
+    align = f" align {p.align}" if p.align > 1 else ""
+    return f"{p.name}: {p.type}{'[]' if p.buffer else ''}{align}"
 
 
 def _lines(s: Statement) -> Iterator[str]:

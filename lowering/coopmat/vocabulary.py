@@ -12,6 +12,7 @@ from dataclasses import dataclass
 __all__ = [
     "COMPONENTS",
     "LAYOUTS",
+    "MODIFIERS",
     "SCOPES",
     "USES",
     "Available",
@@ -39,6 +40,8 @@ COMPONENTS: dict[str, tuple[int, bool]] = {
 SCOPES = ("subgroup", "workgroup", "device", "queue-family")
 USES = ("a", "b", "accumulator")
 LAYOUTS = ("row", "col")
+#: How bits are multiplied (xor or and, then a count of ones), and how f64 is rounded.
+MODIFIERS = ("xor", "and", "rn", "rz", "rm", "rp")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +86,10 @@ class Fragment:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """A combination of types: ``a * b + c`` with a result, maybe saturating."""
+    """A combination of types: ``a * b + c`` with a result, maybe saturating.
+
+    ``modifier`` is one of :data:`MODIFIERS` or empty.
+    """
 
     shape: Shape
     a: str
@@ -92,9 +98,11 @@ class Config:
     result: str
     saturating: bool = False
     scope: str = "subgroup"
+    modifier: str = ""
 
     def __str__(self) -> str:
         tail = " saturating" if self.saturating else ""
+        tail += f" {self.modifier}" if self.modifier else ""
         return f"{self.shape} {self.a}*{self.b}+{self.c}->{self.result}{tail} {self.scope}"
 
     def fragments(self) -> tuple[Fragment, Fragment, Fragment, Fragment]:

@@ -15,6 +15,7 @@ from lowering.coopmat.ir import (
     Const,
     Element,
     Expression,
+    For,
     If,
     Intrinsic,
     Kernel,
@@ -112,3 +113,28 @@ def test_depth_and_length_are_bounded() -> None:
         parse(deep)
     with pytest.raises(TextError, match="at most"):
         parse(" " * (1 << 21))
+
+
+def test_statements_know_their_lines() -> None:
+    body = parse(EXAMPLE).body.statements
+    assert [s.line for s in body] == [4, 5, 6, 7, 8, 17, 20, 21, 22]
+    loop = body[4]
+    assert isinstance(loop, For)
+    assert [s.line for s in loop.body.statements] == [9, 10, 11]
+
+
+def test_alignment_of_a_buffer_and_modifiers_of_a_config() -> None:
+    text = """\
+kernel k(a: bit[] align 32, n: int32) {
+  d = muladd a, b, c (8x8x128 b1*b1+s32->s32 xor subgroup);
+  d = muladd a, b, c (8x8x4 f64*f64+f64->f64 rz subgroup);
+  d = muladd a, b, c (8x8x32 s4*s4+s32->s32 saturating subgroup);
+}
+"""
+    kernel = parse(text)
+    assert to_text(kernel) == text
+    assert kernel.params[0].align == 32
+    with pytest.raises(TextError, match="line 1, column 25: align 24: a power of two"):
+        parse("kernel k(a: bit[] align 24) {}")
+    with pytest.raises(TextError, match="'n' is no buffer and has no alignment"):
+        parse("kernel k(n: int32 align 4) {}")
