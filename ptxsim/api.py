@@ -229,7 +229,7 @@ class Kernel:
             if b % c:
                 raise UsageError(f"grid {name} = {b} is not a multiple of the cluster's {c}")
         required = directives.get("reqntid")
-        if required and math.prod(required) != g.threads:
+        if required and (*required, 1, 1)[:3] != g.block:
             raise UsageError(f"the kernel requires {required} threads (.reqntid), not {g.block}")
         most = directives.get("maxntid")
         if most and math.prod(most) < g.threads:

@@ -62,11 +62,24 @@ class Variable:
     name: str
     space: str
     type: str
+    #: elements; 0 for dynamic shared memory, whose extent the launch chooses
     count: int
     align: int
+    #: initial values, in constant memory
+    values: tuple[int | float, ...] = ()
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return self.count * SCALAR_TYPES[self.type].size
+
+    @property
+    def dynamic(self) -> bool:
+        """Whether it is dynamic shared memory."""
+        return self.space == "shared" and not 0 < self.size <= _MAX_STATIC
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +127,8 @@ class Kernel:
     version: tuple[int, int] | None = None
     #: comment lines before the first directive, without the slashes
     header: list[str] = field(default_factory=list)
+    #: threads of a CTA in x, y and z, where the kernel is right for these alone
+    reqntid: tuple[int, int, int] | None = None
 
     def __post_init__(self) -> None:
         target = parse_target(self.target)
@@ -127,36 +142,56 @@ class Kernel:
         self._counts: dict[str, int] = {}
         #: the numbers of the registers of each type
         self._declared: dict[str, list[int]] = {}
-        self._parameters: list[Variable] = []
-        self._shared: list[Variable] = []
+        self._parameters: list[tuple[Variable, str]] = []
+        self._arrays: list[Variable] = []
         self._body: list[str] = []
         self._labels = 0
 
     # --- names ----------------------------------------------------------------------------------
 
-    def parameter(self, name: str, type_: str) -> Variable:
-        """Declare the next parameter."""
+    def parameter(self, name: str, type_: str, pointer: str = "", align: int = 0) -> Variable:
+        """Declare the next parameter; ``pointer`` is the space that it points to (``.ptr``).
+
+        ``align`` is the promised alignment of the address it points to, in bytes.
+        """
         variable = Variable(name, "param", type_, 1, SCALAR_TYPES[type_].size)
-        self._parameters.append(variable)
+        attribute = f" .ptr .{pointer}" if pointer else ""
+        attribute += f" .align {align}" if pointer and align else ""
+        self._parameters.append((variable, attribute))
         self._checker.variable(name, "param", type_, 1, variable.align)
         return variable
 
-    def shared(self, name: str, size: int, align: int = 16) -> Variable:
-        """Declare ``size`` bytes of shared memory: static up to 48 KiB, else dynamic.
+    def shared(self, name: str, count: int | None, align: int = 16, type_: str = "b8") -> Variable:
+        """Declare an array in shared memory: static up to 48 KiB, else dynamic.
 
-        A launch must give :attr:`dynamic_shared` bytes; a kernel has one dynamic array at most.
+        Without a ``count`` the launch chooses the size; with one it must give
+        :attr:`dynamic_shared` bytes.  A kernel has one dynamic array at most.
         """
-        variable = Variable(name, "shared", "b8", size, align)
-        if size > _MAX_STATIC and self.dynamic_shared:
+        variable = Variable(name, "shared", type_, count or 0, align)
+        if variable.dynamic and any(v.dynamic for v in self._arrays):
             raise UsageError("a kernel has one dynamic array in shared memory")
-        self._shared.append(variable)
-        self._checker.variable(name, "shared", "b8", size, align)
-        return variable
+        return self._array(variable)
+
+    def local(self, name: str, count: int, align: int, type_: str = "b8") -> Variable:
+        """Declare an array that each thread has for itself."""
+        return self._array(Variable(name, "local", type_, count, align))
+
+    def constant(
+        self, name: str, values: tuple[int | float, ...], align: int, type_: str
+    ) -> Variable:
+        """Declare an array in constant memory with its values."""
+        return self._array(Variable(name, "const", type_, len(values), align, values))
+
+    def _array(self, variable: Variable) -> Variable:
+        v = variable
+        self._arrays.append(v)
+        self._checker.variable(v.name, v.space, v.type, v.count, v.align)
+        return v
 
     @property
     def dynamic_shared(self) -> int:
-        """Bytes of dynamic shared memory that a launch must give."""
-        return sum(v.count for v in self._shared if v.count > _MAX_STATIC)
+        """Bytes of dynamic shared memory that a launch must give, as far as they are known."""
+        return sum(v.size for v in self._arrays if v.dynamic)
 
     def register(self, type_: str) -> Register:
         """A new register."""
@@ -215,7 +250,7 @@ class Kernel:
         return "\n".join(self._body) + "\n"
 
     def declarations(self) -> str:
-        """The declarations of registers and of shared memory."""
+        """The declarations of registers, and of arrays in shared and local memory."""
         lines = []
         for type_, numbers in self._declared.items():
             prefix = _PREFIX[type_]
@@ -228,25 +263,25 @@ class Kernel:
                 for i in range(0, len(names), 12)
             ]
         lines += [
-            f"    .shared .align {v.align} .b8 {v.name}[{v.count}];"
-            for v in self._shared
-            if v.count <= _MAX_STATIC
+            f"    .{v.space} .align {v.align} .{v.type} {v.name}[{v.count}];"
+            for v in self._arrays
+            if v.space != "const" and not v.dynamic
         ]
         return "\n".join(lines) + "\n" if lines else ""
 
     def text(self) -> str:
         """The whole module."""
         assert self.version is not None
-        parameters = ",\n".join(f"    .param .{p.type} {p.name}" for p in self._parameters)
+        parameters = ",\n".join(f"    .param .{p.type}{a} {p.name}" for p, a in self._parameters)
         head = "".join(f"// {line}\n" for line in self.header)
-        dynamic = "".join(
-            f".extern .shared .align {v.align} .b8 {v.name}[];\n"
-            for v in self._shared
-            if v.count > _MAX_STATIC
-        )
+        arrays = "".join(_module_array(v) for v in self._arrays)
+        threads = ""
+        if self.reqntid is not None:
+            threads = f".reqntid {', '.join(map(str, self.reqntid))}\n"
         return (
             f"{head}.version {self.version[0]}.{self.version[1]}\n.target {self.target}\n"
-            f".address_size 64\n\n{dynamic}.visible .entry {self.name}(\n{parameters}\n)\n{{\n"
+            f".address_size 64\n\n{arrays}.visible .entry {self.name}(\n{parameters}\n)\n"
+            f"{threads}{{\n"
             f"{self.declarations()}\n{self.body_text()}    ret;\n}}\n"
         )
 
@@ -255,6 +290,16 @@ class Kernel:
         from .api import assemble
 
         return assemble(self.text(), name=f"{self.name}.ptx")
+
+
+def _module_array(v: Variable) -> str:
+    """The declaration of an array outside of the kernel, or nothing."""
+    if v.dynamic:
+        return f".extern .shared .align {v.align} .{v.type} {v.name}[];\n"
+    if v.space == "const":
+        values = ", ".join(_text(x, f".{v.type}") for x in v.values)
+        return f".const .align {v.align} .{v.type} {v.name}[{v.count}] = {{{values}}};\n"
+    return ""
 
 
 def _text(operand: Operand, opcode: str) -> str:

@@ -106,3 +106,32 @@ class TestRefusals:
 
 def test_example_of_the_module() -> None:
     assert doctest.testmod(build).failed == 0
+
+
+def test_arrays_of_every_space_and_the_shape_of_the_block() -> None:
+    k = Kernel("k", target="sm_80", reqntid=(8, 4, 1))
+    x = k.parameter("x", "u64", "global", 32)
+    k.shared("fixed", 8, 32, "b16")
+    k.shared("free", None, 32, "f32")
+    mine = k.local("mine", 4, 8, "b64")
+    table = k.constant("table", (7, -1), 4, "s32")
+    value = k.new("ld.const.s32", "b32", Address(table, 4))
+    k.emit("st.local.b32", Address(mine), value)
+    value = k.new("ld.local.b32", "b32", Address(mine))
+    at = k.new("ld.param.u64", "b64", Address(x))
+    k.emit("st.global.b32", Address(at), value)
+    text = k.text()
+    assert (
+        ".extern .shared .align 32 .f32 free[];\n.const .align 4 .s32 table[2] = {7, -1};" in text
+    )
+    assert "    .param .u64 .ptr .global .align 32 x\n)\n.reqntid 8, 4, 1\n{" in text
+    assert "    .shared .align 32 .b16 fixed[8];\n    .local .align 8 .b64 mine[4];" in text
+    entry = k.assemble().kernel()
+    out = np.zeros(1, np.int32)
+    entry.launch(grid=1, block=(8, 4), args=[out])
+    assert out[0] == -1
+    # PTX ISA, .reqntid: each dimension must be the one given, not only the product
+    with pytest.raises(ptxsim.UsageError, match="requires"):
+        entry.launch(grid=1, block=(32, 1), args=[out])
+    with pytest.raises(ptxsim.UsageError, match="one dynamic array"):
+        k.shared("second", 49 << 10)

@@ -18,12 +18,14 @@ __all__ = [
     "INTRINSICS",
     "SCALARS",
     "UNARY",
+    "Array",
     "Assign",
     "Barrier",
     "Binary",
     "Block",
     "Cast",
     "Const",
+    "Constant",
     "Element",
     "Expression",
     "For",
@@ -35,6 +37,7 @@ __all__ = [
     "Kernel",
     "Length",
     "Let",
+    "Local",
     "MulAdd",
     "Param",
     "Return",
@@ -294,6 +297,32 @@ class Shared:
     size: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Local:
+    """An array that each thread has for itself."""
+
+    name: str
+    element: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """An array in constant memory with its values."""
+
+    name: str
+    element: str
+    values: tuple[int | float, ...]
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return len(self.values)
+
+
+Array: TypeAlias = "Shared | Local | Constant"
+
+
 @dataclass(frozen=True)
 class Kernel:
     """A kernel; ``block`` is its thread block, where it is known."""
@@ -301,5 +330,10 @@ class Kernel:
     name: str
     params: tuple[Param, ...]
     body: Block
-    shared: tuple[Shared, ...] = ()
+    arrays: tuple[Array, ...] = ()
     block: tuple[int, int, int] | None = None
+
+    @property
+    def shared(self) -> tuple[Shared, ...]:
+        """The arrays in shared memory."""
+        return tuple(a for a in self.arrays if isinstance(a, Shared))

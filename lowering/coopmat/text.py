@@ -25,12 +25,14 @@ from .ir import (
     ELEMENTS,
     INTRINSICS,
     SCALARS,
+    Array,
     Assign,
     Barrier,
     Binary,
     Block,
     Cast,
     Const,
+    Constant,
     Element,
     Expression,
     For,
@@ -42,6 +44,7 @@ from .ir import (
     Kernel,
     Length,
     Let,
+    Local,
     MulAdd,
     Param,
     Return,
@@ -62,12 +65,15 @@ MAX_CHARACTERS = 1 << 20
 MAX_DEPTH = 100
 
 _GRAMMAR = r"""
-start: "kernel" NAME "(" [param ("," param)*] ")" [block_shape] "{" shared* statement* "}"
+start: "kernel" NAME "(" [param ("," param)*] ")" [block_shape] "{" array* statement* "}"
 block_shape: "block" "(" INT "," INT "," INT ")"
 param: NAME ":" NAME [buffer] [align]
 buffer: "[" "]"
 align: "align" INT
-shared: "shared" NAME ":" NAME "[" [INT] "]" ";"
+?array: "shared" NAME ":" NAME "[" [INT] "]" ";" -> shared
+    | "local" NAME ":" NAME "[" INT "]" ";" -> local
+    | "constant" NAME ":" NAME "[" "]" "=" "{" literal ("," literal)* "}" ";" -> constant
+literal: [MINUS] (INT | FLOAT)
 block: "{" statement* "}"
 ?statement: "fragment" NAME ":" fragment ";" -> declare
     | "load" NAME "(" fragment ")" "from" NAME "[" expr "]" "stride" expr NAME ";" -> load
@@ -90,9 +96,9 @@ config: SHAPE NAME "*" NAME "+" NAME "->" NAME [SATURATING] [MODIFIER] [NAME]
 ?compare: bits | bits COMPARE bits -> binary
 ?bits: shift | bits BITS shift -> binary
 ?shift: sum | shift SHIFT sum -> binary
-?sum: product | sum SUM product -> binary
+?sum: product | sum (PLUS | MINUS) product -> binary
 ?product: unary | product PRODUCT unary -> binary
-?unary: atom | UNARY unary -> unary
+?unary: atom | (UNARY | MINUS) unary -> unary
 ?atom: INT -> integer | FLOAT -> number | TYPED -> typed | BOOL -> boolean
     | NAME -> name | NAME "[" expr "]" -> element | "length" "(" NAME ")" -> length
     | NAME "(" expr ")" -> cast | "(" expr ")"
@@ -107,9 +113,10 @@ INT: /\d+/
 COMPARE: /==|!=|<=|>=|<(?!<)|>(?!>)/
 BITS: /&(?!&)/ | /\|(?!\|)/ | "^"
 SHIFT: "<<" | ">>"
-SUM: "+" | /-(?!>)/
+PLUS: "+"
 PRODUCT: "*" | "/" | "%"
-UNARY: "-" | "!" | "~"
+UNARY: "!" | "~"
+MINUS: "-"
 NAME: /(?!(true|false)\b)[A-Za-z_][A-Za-z0-9_\-]*(?<!-)/
 COMMENT: /#[^\n]*/
 %import common.WS
@@ -158,6 +165,10 @@ def _shape(token: Token) -> Shape:
     return Shape(m, n, k)
 
 
+#: What stands before the statements of a kernel.
+_HEAD = (Param, Shared, Local, Constant, tuple)
+
+
 def _placed(build: Callable[[Any, list[Any]], Any]) -> Any:
     """A callback whose statement is given its line."""
 
@@ -173,10 +184,10 @@ class _Builder(Transformer[Token, Any]):
     def start(self, c: list[Any]) -> Kernel:
         name, *rest = c
         params = tuple(p for p in rest if isinstance(p, Param))
-        shared = tuple(s for s in rest if isinstance(s, Shared))
+        arrays = tuple(s for s in rest if isinstance(s, Shared | Local | Constant))
         shape = next((s for s in rest if isinstance(s, tuple)), None)
-        body = tuple(s for s in rest if s is not None and not isinstance(s, Param | Shared | tuple))
-        return Kernel(str(name), params, Block(body), shared, shape)
+        body = tuple(s for s in rest if s is not None and not isinstance(s, _HEAD))
+        return Kernel(str(name), params, Block(body), arrays, shape)
 
     def block_shape(self, c: list[Any]) -> tuple[int, ...]:
         return tuple(int(x) for x in c)
@@ -201,6 +212,18 @@ class _Builder(Transformer[Token, Any]):
         name, element, size = c
         count = None if size is None else int(size)
         return Shared(str(name), _word(element, ELEMENTS, "element type"), count)
+
+    def local(self, c: list[Any]) -> Local:
+        return Local(str(c[0]), _word(c[1], ELEMENTS, "element type"), int(c[2]))
+
+    def constant(self, c: list[Any]) -> Constant:
+        name, element, *values = c
+        return Constant(str(name), _word(element, ELEMENTS, "element type"), tuple(values))
+
+    def literal(self, c: list[Any]) -> int | float:
+        minus, token = c
+        value = int(token) if token.type == "INT" else float(token)
+        return value if minus is None else -value
 
     @_placed
     def block(self, c: list[Any]) -> Block:
@@ -382,8 +405,7 @@ def to_text(kernel: Kernel) -> str:
     params = ", ".join(map(_param_text, kernel.params))
     shape = "" if kernel.block is None else f" block({', '.join(map(str, kernel.block))})"
     lines = [f"kernel {kernel.name}({params}){shape} {{"]
-    for s in kernel.shared:
-        lines.append(f"  shared {s.name}: {s.element}[{'' if s.size is None else s.size}];")
+    lines += [f"  {_array_text(a)}" for a in kernel.arrays]
     lines += [f"  {line}" for s in kernel.body.statements for line in _lines(s)]
     return "\n".join([*lines, "}"]) + "\n"
 
@@ -391,6 +413,16 @@ def to_text(kernel: Kernel) -> str:
 def _param_text(p: Param) -> str:
     align = f" align {p.align}" if p.align > 1 else ""
     return f"{p.name}: {p.type}{'[]' if p.buffer else ''}{align}"
+
+
+def _array_text(a: Array) -> str:
+    match a:
+        case Shared(name, element, size):
+            return f"shared {name}: {element}[{'' if size is None else size}];"
+        case Local(name, element, size):
+            return f"local {name}: {element}[{size}];"
+        case Constant(name, element, values):
+            return f"constant {name}: {element}[] = {{{', '.join(map(str, values))}}};"
 
 
 def _lines(s: Statement) -> Iterator[str]:

@@ -30,6 +30,8 @@ EXAMPLE = """\
 kernel gemm(a: float16[], b: float16[], c: float32[], n: int32) block(32, 1, 1) {
   shared tile: float16[256];
   shared dynamic: float32[];
+  local mine: float32[8];
+  constant table: int32[] = {1, -2, 3};
   fragment x: a 16x16x16 f16 subgroup;
   fragment sum: accumulator 16x16x16 f32 subgroup;
   let base: int32 = block_idx_x * 256 - (n - 3) / 2;
@@ -94,9 +96,9 @@ def test_random_expressions_read_back() -> None:
     ("old", "new", "place", "message"),
     [
         ("float16[256]", "float17[256]", (2, 16), "no element type 'float17'"),
-        ("a 16x16x16 f16 subgroup;", "a 16x16x16 f17;", (4, 26), "no component 'f17'"),
-        ("stride n row", "stride n diagonal", (9, 69), "no layout 'diagonal'"),
-        ("return;", "return", (23, 1), "'}' is not expected here"),
+        ("a 16x16x16 f16 subgroup;", "a 16x16x16 f17;", (6, 26), "no component 'f17'"),
+        ("stride n row", "stride n diagonal", (11, 69), "no layout 'diagonal'"),
+        ("return;", "return", (25, 1), "'}' is not expected here"),
         ("n: int32)", "n: int32", (1, 64), "'block(32,' is not expected here"),
     ],
 )
@@ -117,10 +119,10 @@ def test_depth_and_length_are_bounded() -> None:
 
 def test_statements_know_their_lines() -> None:
     body = parse(EXAMPLE).body.statements
-    assert [s.line for s in body] == [4, 5, 6, 7, 8, 17, 20, 21, 22]
+    assert [s.line for s in body] == [6, 7, 8, 9, 10, 19, 22, 23, 24]
     loop = body[4]
     assert isinstance(loop, For)
-    assert [s.line for s in loop.body.statements] == [9, 10, 11]
+    assert [s.line for s in loop.body.statements] == [11, 12, 13]
 
 
 def test_alignment_of_a_buffer_and_modifiers_of_a_config() -> None:
