@@ -73,12 +73,12 @@ class CpAsync(Instruction):
 class _Group(Instruction):
     def bind(self, b: Any) -> Step:
         guard = b.guard()
-        action = self.action(b)
+        action, site = self.action(b), b.site
 
         def step(r: Registers, g: Any) -> None:
             lanes = g.acting(g.mask(guard(r)))
             if len(lanes):
-                action(g.service("async_copies"), g.wave, lanes)
+                action(g.service("async_copies"), g.wave, lanes, site)
 
         return step
 
@@ -94,7 +94,7 @@ class CpAsyncCommitGroup(_Group):
     forms = (Form("", ""),)
 
     def action(self, b: Any) -> Any:
-        return lambda copies, wave, lanes: copies.commit(wave, lanes)
+        return lambda copies, *where: copies.commit(*where)
 
 
 @instruction("cp.async.wait_group", isa=_SECTION + "cp.async.wait_group", floor="7.0+sm_80")
@@ -106,7 +106,7 @@ class CpAsyncWaitGroup(_Group):
     def action(self, b: Any) -> Any:
         pending = b.constant("n")
         pending = pending - (1 << 32) if pending >> 31 else pending
-        return lambda copies, wave, lanes: copies.wait(wave, lanes, max(pending, 0))
+        return lambda copies, wave, lanes, site: copies.wait(wave, lanes, max(pending, 0), site)
 
 
 @instruction("cp.async.wait_all", isa=_SECTION + "cp.async.wait_all", floor="7.0+sm_80")
@@ -116,4 +116,4 @@ class CpAsyncWaitAll(_Group):
     forms = (Form("", ""),)
 
     def action(self, b: Any) -> Any:
-        return lambda copies, wave, lanes: copies.wait_all(wave, lanes)
+        return lambda copies, *where: copies.wait_all(*where)

@@ -13,6 +13,7 @@ from ..numerics.formats import F32
 from ..targets import Floor
 from ..types import SCALAR_TYPES
 from .floating_point import lanewise
+from .order import MemoryOrder
 from .protocol import Array, Registers, Step
 from .record import Form, Instruction, Mods, instruction
 
@@ -72,6 +73,13 @@ class _Atomic(Instruction):
 
     def lane_matters(self, m: Mods) -> bool:
         return True
+
+    def memory_order(self, m: Mods) -> MemoryOrder:
+        """Relaxed and of scope gpu unless it says otherwise (PTX ISA 9.1, atom, red)."""
+        return MemoryOrder(
+            str(m.scope) or "gpu", m.sem in ("acquire", "acq_rel"), m.sem in ("release", "acq_rel"),
+            atomic=True, reads=self.name == "atom",
+        )  # fmt: skip
 
     def check(self, m: Mods) -> str | None:
         """Cache policies are for global memory; halves never flush (measured)."""

@@ -10,6 +10,7 @@ import numpy as np
 from ..targets import Floor
 from ..types import SCALAR_TYPES, bits_dtype
 from ..windows import window_base
+from .order import WEAK, MemoryOrder
 from .protocol import Array, Registers, Step, no_effect
 from .record import Form, Instruction, Mods, Pure, instruction
 
@@ -179,6 +180,13 @@ class _Memory(Instruction):
     def waits(self, m: Mods) -> bool:
         return self.is_strong(m)
 
+    def memory_order(self, m: Mods) -> MemoryOrder:
+        """Volatile is relaxed at system scope (PTX ISA 9.1, Memory Consistency Model: Scope)."""
+        if not self.is_strong(m):
+            return WEAK
+        scope = str(m.scope) or "sys"
+        return MemoryOrder(scope, m.order == "acquire", m.order == "release")
+
     def combined_floor(self, m: Mods) -> tuple[str, Floor] | None:
         """256-bit vectors, and volatile accesses to local memory, came late (measured)."""
         if m.vec == "v4" and SCALAR_TYPES[m.type].bits == 64:
@@ -275,6 +283,9 @@ class LdGlobalNc(_Load):
 
     def is_strong(self, m: Mods) -> bool:
         return False
+
+    def memory_order(self, m: Mods) -> MemoryOrder:
+        return MemoryOrder(coherent=False)
 
 
 @instruction("ldu", isa=_SECTION + "ldu")

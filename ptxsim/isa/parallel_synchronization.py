@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..numerics.bits import pack_lanes
+from .order import MemoryOrder
 from .protocol import Array, BoolArray, Registers, Step, no_effect
 from .record import Form, Instruction, Mods, instruction
 
@@ -218,17 +219,38 @@ class BarWarpSync(MaskedCollective):
     meets = "bar.warp.sync"
 
     def bind(self, b: Any) -> Step:
-        return no_effect
+        if not b.watched:
+            return no_effect
+        place = b.source("mask")
+
+        def step(r: Registers, g: Any) -> None:
+            w = g.warps()
+            mask = np.broadcast_to(w.spread(r[place]), w.present.shape)
+            named = ((mask[:, :, None] >> np.arange(32, dtype=np.uint32)) & 1) != 0
+            g.watch.warp_synced(g, named & w.present[:, :, None])
+
+        return step
 
 
 class _Fence(Instruction):
     def bind(self, b: Any) -> Step:
-        return no_effect
+        if not b.watched:
+            return no_effect
+        guard, site = b.guard(), b.site
+
+        def step(r: Registers, g: Any) -> None:
+            g.watch.fence(g.wave, g.acting(g.mask(guard(r))), site.order, site)
+
+        return step
 
 
 @instruction("membar", isa=_P + "membar, fence")
 class Membar(_Fence):
-    """Order memory accesses."""
+    """Order memory accesses; from sm_70 on a fence.sc (PTX ISA 9.1, membar, fence)."""
+
+    def memory_order(self, m: Mods) -> MemoryOrder:
+        scope = {"cta": "cta", "gl": "gpu", "sys": "sys"}.get(m.level, "sys")
+        return MemoryOrder(scope, True, True, sequential=True)
 
     forms = (
         Form("level:{cta gl sys@2.0+sm_20}", ""),
@@ -241,7 +263,12 @@ class Membar(_Fence):
 
 @instruction("fence", isa=_P + "membar, fence", floor="6.0+sm_70")
 class Fence(_Fence):
-    """Order memory accesses."""
+    """Order memory accesses; acq_rel unless it says otherwise."""
+
+    def memory_order(self, m: Mods) -> MemoryOrder:
+        return MemoryOrder(
+            str(m.scope), m.sem != "release", m.sem != "acquire", sequential=m.sem == "sc"
+        )
 
     forms = (
         Form("sem?:{sc acq_rel} scope:{cta gpu sys cluster@7.8+sm_90}", ""),

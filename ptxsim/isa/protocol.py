@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..targets import Target
+from .order import MemoryOrder
 from .record import Mods
 
 __all__ = [
@@ -37,12 +38,14 @@ Registers: TypeAlias = "list[Array]"
 
 
 class Site(Protocol):
-    """The instruction that acts, for messages."""
+    """The instruction that acts, for messages; and its order in the memory model."""
 
     @property
     def text(self) -> str: ...
     @property
     def line(self) -> int: ...
+    @property
+    def order(self) -> MemoryOrder: ...
 
 
 class WarpView(Protocol):
@@ -69,6 +72,10 @@ class Lanes(Protocol):
 
     #: length of the lane axis; may count lanes that have left (see ``mask``)
     n: int
+
+    @property
+    def watch(self) -> Any:
+        """What a check wants to be told (:class:`ptxsim.machine.watch.Watch`), or None."""
 
     def mask(self, guard: Array | None) -> BoolArray | None:
         """Which lanes act: None for all; ``guard`` is a predicate value."""
@@ -166,6 +173,10 @@ class Binder(Protocol):
     @property
     def target(self) -> Target:
         """The target of the module."""
+
+    @property
+    def watched(self) -> bool:
+        """Whether a check listens; steps then tell ``g.watch`` what it cannot see."""
 
     @property
     def wmma_rule(self) -> str:

@@ -44,6 +44,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 from ..errors import InternalError
 from ..targets import ANY, Floor, Target
 from ..types import SCALAR_TYPES, ScalarType
+from .order import WEAK, MemoryOrder
 
 if TYPE_CHECKING:
     from ..matrix import Fragment
@@ -333,6 +334,10 @@ class Instruction:
     def fragments(self, m: Mods, target: Target) -> tuple[tuple[str, Fragment], ...]:
         """The register fragments of the operands, with what each is, for ``ptxsim isa``."""
         return ()
+
+    def memory_order(self, m: Mods) -> MemoryOrder:
+        """How it takes part in the memory model; weak if it says nothing."""
+        return WEAK
 
     def lane_matters(self, m: Mods) -> bool:
         """Whether it matters which lane holds a value: it is stored or exchanged."""

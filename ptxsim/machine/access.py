@@ -70,7 +70,10 @@ def load(group: Group, access: Access, address: Array, mask: BoolArray | None) -
     """The elements as bit patterns; where ``mask`` is false they are zero."""
     size = access.size
     out: list[list[Array]] = []
+    watch = group.wave.watch
     for p in places(group, access, address, mask):
+        if watch is not None:
+            watch.load(group, access, p)
         views, shadows = arrays(group.wave, p.space)
         if shadows is not None:
             check_defined(group, access, p, shadows)
@@ -116,9 +119,11 @@ def store(
         index = p.at >> _SHIFT[word]
         words = [v[k] for v in values for k in (0, 1)] if size == 16 else list(values)
         view = views[word]
+        words = [_acting(value, p, group) for value in words]
+        if wave.watch is not None:
+            wave.watch.store(group, access, p, words)
         for k, value in enumerate(words):
             at = index + k if k else index
-            value = _acting(value, p, group)
             if len(at) == 1:
                 view[at[0]] = value[0 if wave.reversed else -1]
             elif wave.reversed:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..isa.protocol import Array
+from ..isa.protocol import Array, Site
 
 __all__ = ["AsyncCopies"]
 
@@ -43,38 +43,51 @@ class AsyncCopies:
         return self._committed
 
     def issue(
-        self, wave: Any, lanes: Array, target: Array, source: Array, size: int, copied: Array
+        self,
+        wave: Any,
+        lanes: Array,
+        target: Array,
+        source: Array,
+        size: int,
+        copied: Array,
+        site: Site,
     ) -> None:
         """Queue copies: checked byte offsets of shared target and arena source.
 
         ``copied`` is how many of the ``size`` bytes are read; the rest is zero.
         """
         groups = self._counts(wave)[lanes]
+        if wave.watch is not None:
+            wave.watch.copy_issued(wave, lanes, target, source, size, copied, groups, site)
         batch = _Batch(lanes, groups, target, source, size, copied)
         if self.early:
             self._land(wave, batch, np.ones(len(lanes), bool))
         else:
             self._batches.append(batch)
 
-    def commit(self, wave: Any, lanes: Array) -> None:
+    def commit(self, wave: Any, lanes: Array, site: Site) -> None:
         """Close the current group of these lanes."""
+        if wave.watch is not None:
+            wave.watch.copies_committed(wave, lanes, self._counts(wave)[lanes], site)
         self._counts(wave)[lanes] += 1
 
-    def wait(self, wave: Any, lanes: Array, pending: int) -> None:
+    def wait(self, wave: Any, lanes: Array, pending: int, site: Site) -> None:
         """Land all but the ``pending`` newest committed groups of these lanes."""
-        if not self._batches:
-            return
-        waiting = np.full(wave.size, -1, np.int64)
-        waiting[lanes] = self._counts(wave)[lanes] - pending
-        self._land_where(wave, waiting)
+        self._wait(wave, lanes, self._counts(wave)[lanes] - pending, site)
 
-    def wait_all(self, wave: Any, lanes: Array) -> None:
-        """Land every copy of these lanes, committed or not."""
-        if not self._batches:
-            return
-        waiting = np.full(wave.size, -1, np.int64)
-        waiting[lanes] = np.iinfo(np.int64).max
-        self._land_where(wave, waiting)
+    def wait_all(self, wave: Any, lanes: Array, site: Site) -> None:
+        """Land every copy of these lanes; what was not committed is now (cp.async.wait_all)."""
+        counts = self._counts(wave)
+        counts[lanes] += 1
+        self._wait(wave, lanes, counts[lanes], site)
+
+    def _wait(self, wave: Any, lanes: Array, limit: Array, site: Site) -> None:
+        if wave.watch is not None:
+            wave.watch.copies_waited(wave, lanes, limit, site)
+        if self._batches:
+            waiting = np.full(wave.size, -1, np.int64)
+            waiting[lanes] = limit
+            self._land_where(wave, waiting)
 
     def _land_where(self, wave: Any, limit: Array) -> None:
         """Land the copies whose group number is below the limit of their lane."""

@@ -50,6 +50,8 @@ def apply(
         views, shadows = arrays(wave, p.space)
         if shadows is not None:
             check_defined(group, access, p, shadows)
+        if wave.watch is not None:
+            wave.watch.atomic(group, access, p)
         values = [_acting(group.full(v), p) for v in operands]
         old = _serve(
             views[access.size], p.at // access.size, operation, values, scan, wave.reversed

@@ -63,12 +63,16 @@ class Barriers:
                 fatal=True,
             )
         state = self._states.get(a.barrier)
+        if wave.watch is not None:
+            wave.watch.barrier_arrived(wave, a.barrier, group.lanes, a.waits)
         alone = group.n == int(wave.live_count.sum()) and (state is None or not state.here.any())
         if alone and (a.count is None or a.count == wave.lanes_per_cta) and a.waits:
             if a.reduce and a.write and a.predicate is not None:
                 flags = np.zeros(wave.size, bool)
                 flags[group.lanes] = a.predicate
                 a.write(group, self._reduced(a.reduce, flags, wave.alive)[group.cta])
+            if wave.watch is not None:
+                wave.watch.barrier_opened(wave, a.barrier, np.flatnonzero(wave.live_count))
             return self.scheduler.jump(group, a.after)
         if state is None:
             state = self._states[a.barrier] = _State(
@@ -78,16 +82,16 @@ class Barriers:
         self._join(state, group, a)
         if a.waits:
             state.parked.append((group, a))
-            self._open(state)
+            self._open(state, a.barrier)
             return None
-        self._open(state)
+        self._open(state, a.barrier)
         return self.scheduler.jump(group, a.after)
 
     def lanes_left(self) -> None:
         """Lanes have exited: barriers may open that waited only for them."""
-        for state in self._states.values():
+        for barrier, state in self._states.items():
             if state.parked:
-                self._open(state)
+                self._open(state, barrier)
 
     # --- state ----------------------------------------------------------------------------------
 
@@ -119,7 +123,7 @@ class Barriers:
         if a.predicate is not None:
             state.predicate[group.lanes] = a.predicate
 
-    def _open(self, state: _State) -> None:
+    def _open(self, state: _State, barrier: int) -> None:
         wave = self.wave
         per_cta = (len(wave.ctas), wave.lanes_per_cta)
         here = state.here.reshape(per_cta)
@@ -134,6 +138,8 @@ class Barriers:
         )
         if not complete.any():
             return
+        if wave.watch is not None:
+            wave.watch.barrier_opened(wave, barrier, np.flatnonzero(complete))
         results: dict[str, Array] = {}
         parked, state.parked = state.parked, []
         freed: list[tuple[Group, Arrival]] = []

@@ -25,6 +25,7 @@ from .arrival import Arrival
 if TYPE_CHECKING:
     from ..program import Block, CallPlan, Routine
     from .scheduler import Scheduler
+    from .watch import Watch
     from .wave import Wave
 
 __all__ = ["Frame", "Group", "WarpArrangement", "take_registers"]
@@ -248,7 +249,7 @@ class Group:
                 part[np.arange(self.n) if mask is None else np.flatnonzero(mask)] = chosen
                 what = Access("global", int(n), 1, site, align=size)
                 at[chosen] = access.place_in(self, what, self.full(source), part).at
-        self.service("async_copies").issue(self.wave, lanes, to.at, at, size, count)
+        self.service("async_copies").issue(self.wave, lanes, to.at, at, size, count, site)
 
     # --- reports --------------------------------------------------------------------------------
 
@@ -270,6 +271,10 @@ class Group:
 
     def service(self, name: str) -> Any:
         return self.wave.service(name)
+
+    @property
+    def watch(self) -> Watch | None:
+        return self.wave.watch
 
     @property
     def _scheduler(self) -> Scheduler:

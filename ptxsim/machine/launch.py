@@ -18,6 +18,7 @@ from .faults import Stop
 from .group import Group
 from .memory import Allocation, GlobalMemory
 from .scheduler import Limits, Scheduler
+from .watch import Watch
 from .wave import FindingSink, Geometry, Wave
 
 __all__ = [
@@ -76,6 +77,8 @@ class LaunchRecord:
     memory_limit: int = 8 << 30
     wmma_rule: str = "ptx"
     group_type: type[Group] = Group
+    #: what checks listen to, for all waves of the launch
+    watch: Watch | None = None
 
 
 @dataclass(slots=True)
@@ -178,7 +181,10 @@ def run(record: LaunchRecord, sink: FindingSink) -> Outcome:
     variables, functions = _load_variables(module, memory)
     buffers, parameters = _load_arguments(record, memory)
     shared = module.shared_layout(record.entry)
-    link = Link(variables, functions, parameters, shared, module.target, record.wmma_rule)
+    link = Link(
+        variables, functions, parameters, shared, module.target, record.wmma_rule,
+        watched=record.watch is not None,
+    )  # fmt: skip
     program = compile_program(module, record.entry, link)
     outcome = Outcome(memory, buffers, program, False)
     limits = Limits(record.max_instructions)
@@ -194,7 +200,7 @@ def run(record: LaunchRecord, sink: FindingSink) -> Outcome:
                 }  # fmt: skip
                 wave = Wave(
                     program, geometry, ctas, memory, sink, services,
-                    reverse=record.schedule == "reverse",
+                    reverse=record.schedule == "reverse", watch=record.watch,
                 )  # fmt: skip
                 _run_wave(wave, record, limits)
                 outcome.waves += 1

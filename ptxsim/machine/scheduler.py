@@ -204,6 +204,8 @@ class Scheduler:
     def exit(self, group: Group) -> None:
         """All lanes of the group end."""
         lanes = group.lanes if group.active is None else group.lanes[group.active]
+        if self.wave.watch is not None:
+            self.wave.watch.exited(self.wave, lanes)
         self.wave.retire(lanes)
         self.barriers.lanes_left()
         for waiting in self._waiting.values():

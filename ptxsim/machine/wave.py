@@ -13,6 +13,7 @@ from ..numerics.bits import pack_lanes
 from ..program import Program
 from .faults import Stop
 from .memory import GlobalMemory
+from .watch import Watch
 
 __all__ = ["Dimensions", "FindingSink", "Geometry", "Wave"]
 
@@ -66,6 +67,7 @@ class Wave:
         services: dict[str, Any],
         *,
         reverse: bool = False,
+        watch: Watch | None = None,
     ) -> None:
         self.program = program
         self.geometry = geometry
@@ -74,6 +76,7 @@ class Wave:
         self._sink = sink
         self._services = services
         self.reversed = reverse
+        self.watch = watch
         self.lanes_per_cta = geometry.warps * 32
         self.size = len(ctas) * self.lanes_per_cta
         lanes = np.arange(self.size, dtype=np.int64)

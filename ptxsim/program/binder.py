@@ -115,7 +115,11 @@ class InstructionBinder:
         self.places = places
         self.instruction = instruction
         self.mods: Mods = instruction.mods
-        self.site = InstructionSite(instruction.text, instruction.span, places.function.name)
+        self.site = InstructionSite(
+            instruction.text, instruction.span, places.function.name,
+            instruction.record.memory_order(instruction.mods),
+        )  # fmt: skip
+        self.watched = places.link.watched
         self.target = places.link.target
         self.wmma_rule = places.link.wmma_rule
         self.before: list[Step] = []

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..diagnostics import Span
+from ..isa.order import WEAK, MemoryOrder
 from ..isa.protocol import BoolArray, Registers, Step
 from ..resolve.typed import SharedLayout
 from ..targets import Target
@@ -30,6 +31,8 @@ class InstructionSite:
     text: str
     span: Span
     routine: str
+    #: how it takes part in the memory model
+    order: MemoryOrder = WEAK
 
     @property
     def line(self) -> int:
@@ -46,6 +49,8 @@ class Link:
     shared: SharedLayout
     target: Target
     wmma_rule: str = "ptx"
+    #: a check listens (:class:`ptxsim.machine.watch.Watch`)
+    watched: bool = False
 
 
 class Block:
