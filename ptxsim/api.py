@@ -14,8 +14,11 @@ from numpy.typing import NDArray
 from .diagnostics import Diagnostic, Severity, Source
 from .errors import PtxError, UsageError
 from .machine.launch import DEFAULT_INSTRUCTIONS, SCHEDULES, WMMA_RULES, Buffer, LaunchRecord, run
+from .machine.memory import ARENA
+from .machine.races import RaceChecker, orders_parts, provenance
+from .machine.watch import Watch, combine
 from .machine.wave import Dimensions, Geometry
-from .report import FindingLog, Output, Report
+from .report import FindingLog, Output, Report, without_consequences
 from .resolve import resolve
 from .resolve.typed import Symbol, TypedFunction, TypedModule
 from .syntax import parse
@@ -185,6 +188,8 @@ class Kernel:
             wave_ctas=wave_ctas,
             max_instructions=max_instructions or DEFAULT_INSTRUCTIONS,
             wmma_rule=wmma_rule,
+            initcheck=bool(chosen & {"all", "initcheck"}),
+            watch=combine(self._checks(chosen, args)),
         )
 
         def sink(class_: str, *rest: Any, **more: Any) -> None:
@@ -206,11 +211,36 @@ class Kernel:
             file=self.source.name,
             entry=self.name,
             target=self.module.target,
-            findings=log.findings(),
+            findings=without_consequences(log.findings()),
             outputs=outputs,
             counters=_counters(outcome.program),
             printf="".join(outcome.printf),
+            profile=_profile(outcome.program),
+            stopped=outcome.stopped,
         )
+
+    def _checks(self, chosen: set[str], args: Sequence[Any]) -> list[Watch]:
+        """The checks that listen to a launch."""
+        checks: list[Watch] = []
+        if chosen & {"all", "racecheck"}:
+            checks.append(RaceChecker(orders_parts(self.module.typed), self._unwatched(args)))
+        return checks
+
+    def _unwatched(self, args: Sequence[Any]) -> frozenset[tuple[int, int]]:
+        """Places of loads from arrays that the kernel does not write, one array passed twice seen.
+
+        An integer that is the address of an array may point anywhere: then there are none.
+        """
+        same: dict[str, str] = {}
+        first: dict[int, str] = {}
+        for p, value in zip(self.params, args, strict=True):
+            if isinstance(value, np.ndarray) and value.shape:
+                same[p.name] = first.setdefault(value.ctypes.data, p.name)
+            elif p.size == 8 and not isinstance(value, float | np.floating):
+                number = value if isinstance(value, int | np.integer) else 0
+                if p.count or int(number) >= ARENA:
+                    return frozenset()
+        return provenance(self._function).unwritten(same)
 
     def _geometry(self, grid: Any, block: Any, cluster: Any, smem: int) -> Geometry:
         directives = self._function.directives
@@ -327,3 +357,14 @@ def _counters(program: Any) -> dict[str, int]:
             threads += block.lane_executions * block.length
             warps += block.executions * block.length
     return {"thread_instructions": threads, "steps": warps}
+
+
+def _profile(program: Any) -> dict[int, tuple[int, int]]:
+    """Line -> steps and lanes that ran its instructions; they add up to the counters."""
+    out: dict[int, tuple[int, int]] = {}
+    for routine in {id(r): r for r in program.routines.values()}.values():
+        for block in routine.blocks:
+            for line in block.lines:
+                steps, lanes = out.get(line, (0, 0))
+                out[line] = (steps + block.executions, lanes + block.lane_executions)
+    return dict(sorted(out.items()))

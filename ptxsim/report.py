@@ -7,7 +7,7 @@ that a report has one entry per fault of the program and not one per thread.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -23,9 +23,11 @@ __all__ = [
     "MAX_CTAS",
     "Finding",
     "FindingLog",
+    "LeftOut",
     "Output",
     "Report",
     "compress_lanes",
+    "without_consequences",
 ]
 
 #: The stable code of each class of finding; ``PTX300`` stands for a class without one of its own.
@@ -82,7 +84,11 @@ MAX_CTAS = 8
 class Finding:
     """A fault of the kernel seen at run time; ``line`` 0 means that it belongs to no line.
 
-    ``lanes`` and ``warp`` are those of the first occurrence, ``count`` is over all lanes.
+    ``lanes`` and ``warp`` are those of the first occurrence, ``count`` is over all lanes.  A race
+    has two parties: ``line`` is that of the second access, ``other_line`` that of the first, and
+    the ``other_`` fields say who made it.  ``ordering`` is a sentence about their last common
+    ordering point, which stands at ``ordering_line``.  ``addresses`` has one address for each of
+    ``lanes``, and ``size`` is the number of bytes of the access, where they are known.
     """
 
     class_: str
@@ -100,9 +106,27 @@ class Finding:
     address: int | None = None
     space: str | None = None
     values: Mapping[str, str | int] = field(default_factory=dict)
+    other_column: int = 0
+    other_cta: tuple[int, int, int] | None = None
+    other_warp: int | None = None
+    other_lanes: tuple[int, ...] = ()
+    ordering: str | None = None
+    ordering_line: int | None = None
+    addresses: tuple[int, ...] = ()
+    size: int | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The finding as an object of the JSON report."""
+        """The finding as an object of the JSON report; what stands last is there where known."""
+        more: dict[str, Any] = {
+            "other_column": self.other_column or None,
+            "other_cta": None if self.other_cta is None else list(self.other_cta),
+            "other_warp": self.other_warp,
+            "other_lanes": list(self.other_lanes) or None,
+            "ordering": self.ordering,
+            "ordering_line": self.ordering_line,
+            "addresses": list(self.addresses) or None,
+            "size": self.size,
+        }
         return {
             "class": self.class_,
             "code": self.code,
@@ -119,6 +143,7 @@ class Finding:
             "address": self.address,
             "space": self.space,
             "values": dict(self.values),
+            **{name: value for name, value in more.items() if value is not None},
         }
 
 
@@ -161,6 +186,14 @@ class FindingLog:
         other_line: int | None = None,
         address: int | None = None,
         space: str | None = None,
+        other_column: int = 0,
+        other_cta: tuple[int, int, int] | None = None,
+        other_warp: int | None = None,
+        other_lanes: Iterable[int] = (),
+        ordering: str | None = None,
+        ordering_line: int | None = None,
+        addresses: Iterable[int] = (),
+        size: int | None = None,
         **values: Any,
     ) -> None:
         """Log what the machine says about an instruction (``site``, or None)."""
@@ -173,21 +206,48 @@ class FindingLog:
                 line=0 if site is None else int(site.line),
                 column=0 if span is None else int(span.column),
                 severity=severity,
-                other_line=None if other_line is None else int(other_line),
+                other_line=_number(other_line),
                 help=help,
                 count=int(count),
                 ctas=ctas,
                 warp=warp,
                 lanes=lanes,
-                address=None if address is None else int(address),
+                address=_number(address),
                 space=space,
                 values={name: _plain(value) for name, value in values.items()},
+                other_column=int(other_column),
+                other_cta=None if other_cta is None else _triple(other_cta),
+                other_warp=_number(other_warp),
+                other_lanes=tuple(int(lane) for lane in other_lanes),
+                ordering=ordering,
+                ordering_line=_number(ordering_line),
+                addresses=tuple(int(a) for a in addresses),
+                size=_number(size),
             )
         )
 
     def findings(self) -> tuple[Finding, ...]:
         """What was logged, in the order in which it was first seen."""
         return tuple(self._findings.values())
+
+
+def _number(value: Any) -> int | None:
+    return None if value is None else int(value)
+
+
+def _triple(cta: Any) -> tuple[int, int, int]:
+    x, y, z = (int(n) for n in cta)
+    return x, y, z
+
+
+def without_consequences(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    """Findings without those that follow from another: a read that races may read too early.
+
+    Whether it then reads what nobody has written yet depends on the schedule; the race does not.
+    """
+    races = [f for f in findings if f.class_ in ("race-shared", "race-global", "async-race")]
+    lines = {line for f in races for line in (f.line, f.other_line)}
+    return tuple(f for f in findings if not (f.class_.startswith("uninit-") and f.line in lines))
 
 
 def _plain(value: Any) -> str | int:
@@ -225,9 +285,30 @@ def _token(dtype: str) -> str:
     return dtype
 
 
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A finding that counts for nothing: the user knows it (``baseline``) or wants it ignored.
+
+    ``by`` is ``baseline``, ``comment`` or ``option``; ``reason`` is what the user wrote about it.
+    """
+
+    finding: Finding
+    by: str
+    reason: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """The finding and why it was left out, as an object of the JSON report."""
+        return {"by": self.by, "reason": self.reason, "finding": self.finding.to_json()}
+
+
 @dataclass
 class Report:
-    """The result of a launch; ``printf`` is the text that the kernel printed."""
+    """The result of a launch; ``printf`` is the text that the kernel printed.
+
+    ``profile`` gives for each line of the text how many steps ran its instructions and for how
+    many lanes in all; ``stopped`` says that the launch ended at a fault; ``left_out`` are findings
+    that a baseline or a suppression took from ``findings``.
+    """
 
     file: str
     entry: str
@@ -236,6 +317,9 @@ class Report:
     outputs: dict[str, Output] = field(default_factory=dict)
     counters: dict[str, int] = field(default_factory=dict)
     printf: str = ""
+    profile: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    stopped: bool = False
+    left_out: tuple[LeftOut, ...] = ()
 
     @property
     def verdict(self) -> str:
@@ -279,6 +363,8 @@ class Report:
         }
         if self.printf:
             out["printf"] = self.printf
+        if self.left_out:
+            out["left_out"] = [known.to_json() for known in self.left_out]
         return out
 
 

@@ -29,8 +29,11 @@ ALLOWED = {
     "report": set(),
     "api": {"machine", "report", "resolve", "syntax"},
     "build": {"api", "resolve", "syntax"},
+    "explanations": set(),
+    "pytest_plugin": {"api", "cli", "report"},
     "cli": {
         "api",
+        "explanations",
         "report",
         "isa",
         "machine",

@@ -11,7 +11,15 @@ import pytest
 
 from ptxsim import FindingsError, __version__
 from ptxsim.diagnostics import Severity, Span
-from ptxsim.report import FINDING_CODES, Finding, FindingLog, Output, Report, compress_lanes
+from ptxsim.report import (
+    FINDING_CODES,
+    Finding,
+    FindingLog,
+    LeftOut,
+    Output,
+    Report,
+    compress_lanes,
+)
 
 
 def finding(class_: str = "race-shared", line: int = 36, **more: object) -> Finding:
@@ -79,6 +87,23 @@ class TestFindingLog:
         assert (f.code, f.line, f.column, f.address) == ("PTX340", 12, 5, 64)
         assert f.values == {"stride": 4, "name": "tile"}
         json.dumps(f.to_json())  # NumPy numbers would not pass
+
+    def test_second_party_of_a_race(self) -> None:
+        log = FindingLog()
+        log.add_raw(
+            "race-shared", "two accesses", None, other_line=np.int64(4), other_column=5,
+            other_cta=(np.int64(1), 0, 0), other_warp=np.int64(2), other_lanes=np.arange(2),
+            ordering="last ordered by 'bar.sync 0' at line 3", ordering_line=np.int64(3),
+            addresses=np.array([16, 20], np.uint64), size=np.int64(4),
+        )  # fmt: skip
+        (f,) = log.findings()
+        assert f.values == {}
+        more = json.loads(json.dumps(f.to_json()))
+        assert {name: more[name] for name in list(more)[list(more).index("values") + 1 :]} == {
+            "other_column": 5, "other_cta": [1, 0, 0], "other_warp": 2, "other_lanes": [0, 1],
+            "ordering": "last ordered by 'bar.sync 0' at line 3", "ordering_line": 3,
+            "addresses": [16, 20], "size": 4,
+        }  # fmt: skip
 
     def test_raw_finding_without_an_instruction_or_a_known_class(self) -> None:
         log = FindingLog()
@@ -156,6 +181,12 @@ class TestJson:
     def test_printf_appears_only_if_something_was_printed(self) -> None:
         assert "printf" not in report().to_json()
         assert report(printf="hello\n").to_json()["printf"] == "hello\n"
+
+    def test_findings_left_out_appear_with_who_left_them_out(self) -> None:
+        assert "left_out" not in report().to_json()
+        (left,) = report(left_out=(LeftOut(finding(), "comment", "known"),)).to_json()["left_out"]
+        assert (left["by"], left["reason"]) == ("comment", "known")
+        assert left["finding"]["class"] == "race-shared"
 
     def test_numpy_numbers_become_plain_ones(self) -> None:
         text = json.dumps(report(counters={"steps": np.int64(7)}).to_json())

@@ -13,6 +13,7 @@ from ..diagnostics import Diagnostic, Severity, Source
 
 if TYPE_CHECKING:
     from ..api import Module
+    from ..report import Report
 
 __all__ = ["DESCRIPTION", "HELP", "UNSUPPORTED", "add_arguments", "assemble_text", "execute"]
 
@@ -30,8 +31,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("files", nargs="+", metavar="FILE", help="file, folder, or -")
     parser.add_argument("--target", metavar="SM", help="check for this target (default: .target)")
     parser.add_argument(
-        "--format", default="full", metavar="FORMAT", help="full, concise, json, github"
-    )
+        "--format", default="full", metavar="FORMAT",
+        help="full, concise, json, sarif, github, junit, sanitizer",
+    )  # fmt: skip
+    parser.add_argument("--color", default="auto", metavar="WHEN", help="auto, always, never")
     parser.add_argument("--strict", action="store_true", help="warnings are errors")
     parser.add_argument("--quiet", action="store_true", help="no summary")
 
@@ -64,17 +67,24 @@ def assemble_text(text: str, name: str, target: str | None) -> Module:
 
 def execute(args: argparse.Namespace) -> int:
     """Run the command."""
+    from .color import wants_color
     from .files import find_ptx, read_text
-    from .render import check_format, render_diagnostics
+    from .render import check_format, render_diagnostics, render_report, render_reports
 
     style = check_format(args.format)
+    color = wants_color(args.color, sys.stdout)
     checked = [_check(*read_text(path), args.target) for path in find_ptx(args.files)]
     if style == "json":
         report = {"ptxsim": __version__, "files": [_to_json(c) for c in checked]}
         print(json.dumps(report, indent=2))
+    elif style in ("sarif", "junit"):
+        sys.stdout.write(render_reports([(_report(c), c.source) for c in checked], style))
+    elif style == "sanitizer":
+        for c in checked:
+            sys.stdout.write(render_report(_report(c), c.source, style, 0, args.quiet))
     else:
         for c in checked:
-            sys.stdout.write(render_diagnostics(c.diagnostics, c.source, style))
+            sys.stdout.write(render_diagnostics(c.diagnostics, c.source, style, color))
     if style in ("full", "concise") and not args.quiet:
         print(_summary(checked))
     codes = {c.exit_code(args.strict) for c in checked}
@@ -89,6 +99,15 @@ def _check(name: str, text: str, target: str | None) -> _Checked:
     except PtxError as error:
         return _Checked(error.source, target, error.diagnostics, False)
     return _Checked(module.source, module.target, tuple(module.diagnostics), True)
+
+
+def _report(c: _Checked) -> Report:
+    """The messages about a file as the findings of a report without an entry."""
+    from ..report import Report
+    from .render import diagnostic_finding
+
+    found = tuple(diagnostic_finding(d) for d in c.diagnostics)
+    return Report(c.source.name, "", c.target or "", found)
 
 
 def _to_json(c: _Checked) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from .._version import __version__
 from ..diagnostics import did_you_mean
 from ..errors import UsageError
-from . import check, demo, dump, fmt, isa, lower, run
+from . import check, demo, dump, explain, fmt, isa, lower, run
 
 __all__ = ["COMMANDS", "main"]
 
@@ -25,6 +25,7 @@ COMMANDS = {
     "fmt": fmt,
     "dump": dump,
     "isa": isa,
+    "explain": explain,
     "lower": lower,
     "demo": demo,
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import sys
 from dataclasses import replace
@@ -12,7 +13,9 @@ from typing import TYPE_CHECKING
 from ..errors import PtxError, UsageError
 
 if TYPE_CHECKING:
+    from ..diagnostics import Source
     from ..report import Finding, Report
+    from .known import Known
     from .plan import Plan
 
 __all__ = ["DESCRIPTION", "HELP", "add_arguments", "execute"]
@@ -48,10 +51,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     results.add_argument("--print", action="append", default=[], metavar="NAME", dest="show")
     results.add_argument("--stats", action="store_true", help="print the counters")
     results.add_argument("--json", metavar="FILE", help="write the JSON report, - to output")
-    results.add_argument("--format", default="full", help="full, concise, json, github")
+    results.add_argument("--html", metavar="FILE", help="write the report as a page, - to output")
+    results.add_argument("--format", default="full", metavar="FORMAT",
+                         help="full, concise, json, sarif, github, junit, sanitizer")  # fmt: skip
+    results.add_argument("--color", default="auto", metavar="WHEN", help="auto, always, never")
     results.add_argument("--print-limit", default="100", metavar="N", help="findings; 0: all")
     results.add_argument("--quiet", action="store_true", help="findings only, no summary")
     results.add_argument("--strict", action="store_true", help="warnings change the exit code")
+    _add_known(parser.add_argument_group("known findings"))
     how = parser.add_argument_group("simulation")
     how.add_argument("--tool", default="all", metavar="TOOLS", help="all, none, or a list of "
                      "memcheck, racecheck, initcheck, synccheck")  # fmt: skip
@@ -65,20 +72,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--backend", default="sim", metavar="sim|gpu")
 
 
+def _add_known(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--baseline", metavar="FILE", help="findings to leave out, from a file")
+    group.add_argument("--write-baseline", metavar="FILE",
+                       help="write the findings as a baseline; keeps what --baseline knows of "
+                       "other files")  # fmt: skip
+    group.add_argument("--suppress", action="append", default=[], metavar="CODE[:LINE-GLOB]",
+                       help="leave out a code or class, on lines whose code fits a pattern; in the "
+                       "text: // ptxsim: ignore[CODE] reason")  # fmt: skip
+
+
 def execute(args: argparse.Namespace) -> int:
     """Run the command."""
     from .check import assemble_text
     from .files import read_text
     from .header import parse_header, parse_size
     from .plan import make_plan
-    from .render import check_format
 
-    check_format(args.format)
+    _check_options(args)
     if args.backend != "sim":
         what = "not available in this version" if args.backend == "gpu" else "unknown"
         raise UsageError(f"backend '{args.backend}' is {what}; use sim")
-    if args.format == "json" and args.json == "-":
-        raise UsageError("--format json and --json - would write the report twice; use one")
     for name in ("schedules", "max_instructions", "jobs", "print_limit"):
         text = getattr(args, name)
         option = f"--{name.replace('_', '-')}"
@@ -86,63 +100,118 @@ def execute(args: argparse.Namespace) -> int:
     name, text = read_text(args.file)
     folder = Path() if args.file == "-" else Path(args.file).parent
     try:
+        known = _known(args, text, name)
         module = assemble_text(text, name, args.target)
     except PtxError as error:
         return _invalid(args, error)
     plan = make_plan(args, module, parse_header(text, name, folder))
     if plan is None:
         return 2
-    return _carry_out(args, plan)
+    return _carry_out(args, plan, known)
+
+
+def _check_options(args: argparse.Namespace) -> None:
+    """Refuse what is unknown or cannot be shown together."""
+    from .color import wants_color
+    from .render import check_format
+
+    check_format(args.format)
+    wants_color(args.color, sys.stdout)
+    if args.format == "json" and args.json == "-":
+        raise UsageError("--format json and --json - would write the report twice; use one")
+    if args.json == "-" and args.html == "-":
+        raise UsageError("--json - and --html - would mix two documents; use one")
+    if args.write_baseline == "-":
+        raise UsageError("--write-baseline needs a file")
+
+
+def _known(args: argparse.Namespace, text: str, name: str) -> Known:
+    """What is left out of the report; files and patterns are looked at before anything runs."""
+    from ..diagnostics import Source
+    from .baseline import read_baseline
+    from .known import Known
+    from .suppress import Suppressions, parse_option
+
+    source = Source(name, text)
+    options = [parse_option(word) for word in args.suppress]
+    baseline = None if args.baseline is None else read_baseline(args.baseline)
+    return Known(source, Suppressions(options, source), baseline)
 
 
 def _invalid(args: argparse.Namespace, error: PtxError) -> int:
     """Report PTX that does not assemble."""
-    from ..report import Finding, Report
-    from .render import render_diagnostics
+    from ..report import Report
+    from .color import wants_color
+    from .render import diagnostic_finding, render_diagnostics, render_report
 
     report = Report(
         file=error.source.name,
         entry=args.entry or "",
         target=args.target or "",
-        findings=tuple(
-            Finding(
-                "static-error", d.code, d.message, d.span.line, d.span.column, d.severity,
-                help=d.help,
-            )
-            for d in error.diagnostics
-        ),
-    )  # fmt: skip
-    _write_json(args, report)
-    if args.format != "json" and args.json != "-":
-        stream = sys.stdout if args.format == "github" else sys.stderr
-        stream.write(render_diagnostics(error.diagnostics, error.source, args.format))
+        findings=tuple(diagnostic_finding(d) for d in error.diagnostics),
+    )
+    _write_documents(args, report, error.source)
+    if "-" in (args.json, args.html):
+        return 3
+    if args.format in ("json", "sarif", "junit", "sanitizer"):
+        sys.stdout.write(render_report(report, error.source, args.format, args.print_limit))
+        return 3
+    stream = sys.stdout if args.format == "github" else sys.stderr
+    color = wants_color(args.color, stream)
+    stream.write(render_diagnostics(error.diagnostics, error.source, args.format, color))
     return 3
 
 
-def _carry_out(args: argparse.Namespace, plan: Plan) -> int:
+def _carry_out(args: argparse.Namespace, plan: Plan, known: Known) -> int:
     """Launch, compare, and show the results."""
+    from .baseline import write_baseline
     from .files import save_npy
-    from .render import render_array, render_report
 
-    report = _launch(args, plan, args.schedule)
-    extra: list[Finding] = []
-    if report.clean:
-        extra = _mismatches(plan, report) + _schedules(args, plan, report)
-        report.findings = (*report.findings, *extra)
+    report = _launch(args, plan, args.schedule, known)
+    if report.clean and not report.stopped:
+        known.add(report, _mismatches(plan, report) + _schedules(args, plan, report, known))
     for binding, path in plan.written:
         save_npy(path, report.outputs[binding.name].array)
-    _write_json(args, report)
-    if args.json != "-":
-        if args.format != "json":
-            sys.stdout.write(report.printf)
-        text = render_report(report, plan.module.source, args.format, args.print_limit, args.quiet)
-        sys.stdout.write(text)
-        if args.format in ("full", "concise"):
-            for b in plan.shown:
-                sys.stdout.write(render_array(b.name, report.outputs[b.name].array, b.spec.type))
-            if args.stats:
-                sys.stdout.write(_statistics(report))
+    if args.write_baseline is not None:
+        lasting = known.lasting(report)
+        write_baseline(args.write_baseline, report, lasting, known.source, known.baseline)
+    _write_documents(args, report, plan.module.source)
+    if "-" not in (args.json, args.html):
+        _show(args, plan, report, known)
     return _exit_code(report, args.strict)
+
+
+def _show(args: argparse.Namespace, plan: Plan, report: Report, known: Known) -> None:
+    """What the kernel printed, the findings, and the buffers and counters that are asked for."""
+    from .color import wants_color
+    from .render import render_array, render_report
+
+    color = wants_color(args.color, sys.stdout)
+    write = sys.stdout.write
+    if args.format == "github":
+        write(_inert(report.printf))
+    elif args.format in ("full", "concise", "sanitizer"):
+        write(report.printf)
+    write(
+        render_report(
+            report, plan.module.source, args.format, args.print_limit, args.quiet, color,
+            known.suppressions.advice(),
+        )
+    )  # fmt: skip
+    if args.format in ("full", "concise"):
+        for b in plan.shown:
+            write(render_array(b.name, report.outputs[b.name].array, b.spec.type))
+        if args.stats:
+            write(_statistics(report))
+
+
+def _inert(text: str) -> str:
+    """What a kernel printed, in such a way that GitHub Actions obeys nothing in it."""
+    if not text:
+        return ""
+    token = f"ptxsim-{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:20]}"
+    end = "" if text.endswith("\n") else "\n"
+    return f"::stop-commands::{token}\n{text}{end}::{token}::\n"
 
 
 def _exit_code(report: Report, strict: bool) -> int:
@@ -152,7 +221,7 @@ def _exit_code(report: Report, strict: bool) -> int:
     return report.exit_code or (1 if strict and warned else 0)
 
 
-def _launch(args: argparse.Namespace, plan: Plan, schedule: str) -> Report:
+def _launch(args: argparse.Namespace, plan: Plan, schedule: str, known: Known) -> Report:
     """One launch with fresh buffers; its outputs have the names and types of the arguments."""
     from ..report import Output
 
@@ -176,7 +245,7 @@ def _launch(args: argparse.Namespace, plan: Plan, schedule: str) -> Report:
             undefined = 0 if old is None else old.undefined_bytes
             outputs[b.name] = Output(b.spec.type.token, value.shape, value, undefined)
     report.outputs = outputs
-    return report
+    return known.apply(report)
 
 
 def _mismatches(plan: Plan, report: Report) -> list[Finding]:
@@ -196,13 +265,13 @@ def _mismatches(plan: Plan, report: Report) -> list[Finding]:
     return found
 
 
-def _schedules(args: argparse.Namespace, plan: Plan, base: Report) -> list[Finding]:
+def _schedules(args: argparse.Namespace, plan: Plan, base: Report, known: Known) -> list[Finding]:
     """Findings of further runs with random schedules, and of buffers that come out different."""
     from .compare import differs_by_schedule
 
     for seed in range(args.schedules or 0):
         schedule = f"random:{seed}"
-        other = _launch(args, plan, schedule)
+        other = _launch(args, plan, schedule, known)
         if not other.clean:
             return [replace(f, values={**f.values, "schedule": schedule}) for f in other.findings]
         pairs = ((b, base.outputs[b.name], other.outputs[b.name]) for b in plan.bindings
@@ -222,11 +291,13 @@ def _statistics(report: Report) -> str:
     return "\n".join(["counters", *lines]) + "\n"
 
 
-def _write_json(args: argparse.Namespace, report: Report) -> None:
+def _write_documents(args: argparse.Namespace, report: Report, source: Source) -> None:
+    """The reports that go to files of their own."""
     from .files import write_text
 
-    text = json.dumps(report.to_json(), indent=2) + "\n"
     if args.json is not None:
-        write_text(args.json, text)
-    if args.format == "json" and report.verdict == "static-error":
-        sys.stdout.write(text)
+        write_text(args.json, json.dumps(report.to_json(), indent=2) + "\n")
+    if args.html is not None:
+        from .html import render_html
+
+        write_text(args.html, render_html(report, source))

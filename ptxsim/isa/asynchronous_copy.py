@@ -70,6 +70,35 @@ class CpAsync(Instruction):
         return step
 
 
+@instruction(
+    "cp.async.mbarrier.arrive",
+    isa="Parallel Synchronization and Communication Instructions: cp.async.mbarrier.arrive",
+    floor="7.0+sm_80",
+)
+class CpAsyncMbarrierArrive(Instruction):
+    """Arrive at an mbarrier when the copies that the thread has issued so far have landed.
+
+    Without .noinc the object first expects one arrival more, so that nothing changes in sum.
+    """
+
+    forms = (Form("noinc? space?:{shared shared::cta@7.8} b64", "[a]"),)
+    needs_defined = True
+    traps = ("mbarrier", "misaligned-shared", "oob-shared")
+
+    def bind(self, b: Any) -> Step:
+        space, address = b.space("a", b.mods.space), b.address("a")
+        guard, site, raises = b.guard(), b.site, not b.mods.noinc
+
+        def step(r: Registers, g: Any) -> None:
+            barriers = g.service("mbarriers")
+            who = barriers.locate(g, space, address(r, g), g.mask(guard(r)), site)
+            if who is not None:
+                barriers.require(who)
+                g.service("async_copies").signal(who, raises)
+
+        return step
+
+
 class _Group(Instruction):
     def bind(self, b: Any) -> Step:
         guard = b.guard()

@@ -17,7 +17,7 @@ from .order import MemoryOrder
 from .protocol import Array, Registers, Step
 from .record import Form, Instruction, Mods, instruction
 
-__all__: list[str] = []
+__all__ = ["operation"]
 
 _P = "Parallel Synchronization and Communication Instructions: "
 
@@ -36,7 +36,7 @@ def _dec(old: Array, b: Array) -> Array:
     return select((old == 0) | (old > b), b, old - np.uint32(1))
 
 
-def _operation(m: Mods) -> tuple[Callable[..., Array], str]:
+def operation(m: Mods) -> tuple[Callable[..., Array], str]:
     """The function from old value and operands to the new one, and its scan name."""
     t = SCALAR_TYPES[m.type]
     if m.op == "inc":
@@ -66,6 +66,8 @@ def _operation(m: Mods) -> tuple[Callable[..., Array], str]:
 
 class _Atomic(Instruction):
     needs_defined = True
+    propagates = ("b", "c")
+    receives = "d"
     traps = ("misaligned", "oob", "uninit-global", "write-to-readonly")
 
     def waits(self, m: Mods) -> bool:
@@ -95,10 +97,24 @@ class _Atomic(Instruction):
             return "sys.b128", Floor.parse("8.4")
         return None
 
+    def definedness(self, b: Any) -> Step | None:
+        """Undefined bits of the operands go to memory."""
+        operands = [b.unknown(name) for name in ("b", "c") if b.has(name)]
+        marks = b.marks("d") if b.has("d") else []
+        guard = b.guard()
+
+        def step(r: Registers, g: Any) -> None:
+            found = [entry for unknown in operands for entry in unknown(r, g) or ()]
+            for mark in marks:
+                mark(g, None, g.mask(guard(r)))
+            g.storing = found or None
+
+        return step
+
     def bind(self, b: Any) -> Step:
         m = b.mods
         size = SCALAR_TYPES[m.type].size
-        operation, scan = _operation(m)
+        function, scan = operation(m)
         operands = [b.source("b")] + ([b.source("c")] if b.has("c") else [])
         space = b.space("a", m.space)
         address = b.address("a")
@@ -109,7 +125,7 @@ class _Atomic(Instruction):
         def step(r: Registers, g: Any) -> None:
             mask = g.mask(guard(r))
             values = [r[s] for s in operands]
-            old = g.atomic(space, address(r, g), size, operation, values, mask, site, scan)
+            old = g.atomic(space, address(r, g), size, function, values, mask, site, scan)
             if write is not None:
                 write(r, old, mask)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -12,6 +12,15 @@ from ..numerics import comparison, integer, select
 from ..numerics.formats import F32
 from ..numerics.half import compare_halves
 from ..types import SCALAR_TYPES, bits_dtype
+from .definedness import (
+    Rule,
+    bitwise,
+    compared_integers,
+    compared_whole,
+    everywhere,
+    selected,
+    touched,
+)
 from .floating_point import format_of
 from .protocol import Array, BoolArray
 from .record import Form, Mods, Pure, instruction
@@ -37,6 +46,24 @@ _COMBINE: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+def _undecided(m: Mods) -> Callable[[Sequence[Array], Sequence[Array]], BoolArray]:
+    """Where the outcome of a comparison depends on undefined bits."""
+    type_ = SCALAR_TYPES[m.type]
+    if type_.kind in ("f", "a"):
+        return compared_whole
+    return compared_integers(_comparison(m), m.cmp in ("eq", "ne"), type_.signed)
+
+
+def _combined(
+    t: BoolArray, undecided: BoolArray, m: Mods, values: Sequence[Array], unknown: Sequence[Array]
+) -> BoolArray:
+    """Where a comparison is undefined after its boolean operation with the third source."""
+    if not m.bool:
+        return undecided
+    combined: BoolArray = bitwise(_COMBINE[m.bool])((t, values[2]), (undecided, unknown[2]))
+    return combined
+
+
 class _Setp(Pure):
     def evaluate(self, m: Mods) -> Callable[..., Any]:
         compare = _comparison(m)
@@ -51,6 +78,15 @@ class _Setp(Pure):
         if m.type in ("f16", "bf16"):
             return lambda *sources: setp(*sources)[0]
         return setp
+
+    def undefined_bits(self, m: Mods) -> Rule | None:
+        compare, undecided = _comparison(m), _undecided(m)
+
+        def rule(values: Sequence[Array], unknown: Sequence[Array]) -> Any:
+            t, lost = compare(*values[:2]), undecided(values, unknown)
+            return tuple(_combined(side, lost, m, values, unknown) for side in (t, ~t))
+
+        return rule
 
 
 def _setp_forms() -> tuple[Form, ...]:
@@ -71,6 +107,10 @@ def _setp_forms() -> tuple[Form, ...]:
             Form(f"cmp:{_FLOAT_OPS} {boolean} type:{{bf16}}", single, floor="7.8+sm_90"),
         ]
     return tuple(out)
+
+
+#: the bits of the low and the high half
+_HALVES = (np.uint32(0xFFFF), np.uint32(0xFFFF0000))
 
 
 @instruction("setp", isa=_SECTION + "setp")
@@ -105,6 +145,18 @@ class SetpPacked(Pure):
             return combine(low, c[0]), combine(high, c[0])
 
         return setp
+
+    def undefined_bits(self, m: Mods) -> Rule | None:
+        compare = partial(compare_halves, m.cmp, fmt=format_of(m.type), ftz=bool(m.ftz))
+
+        def rule(values: Sequence[Array], unknown: Sequence[Array]) -> Any:
+            sides = compare(*values[:2])
+            return tuple(
+                _combined(t, touched([u & half for u in unknown[:2]]), m, values, unknown)
+                for t, half in zip(sides, _HALVES, strict=True)
+            )
+
+        return rule
 
 
 _TRUE = {"u32": 0xFFFFFFFF, "s32": 0xFFFFFFFF, "u16": 0xFFFF, "s16": 0xFFFF, "f32": 0x3F800000,
@@ -154,6 +206,16 @@ class Set(Pure):
 
         return set_
 
+    def undefined_bits(self, m: Mods) -> Rule | None:
+        compare, undecided = _comparison(m), _undecided(m)
+        bits = SCALAR_TYPES[m.dtype].bits
+
+        def rule(values: Sequence[Array], unknown: Sequence[Array]) -> Any:
+            t, lost = compare(*values[:2]), undecided(values, unknown)
+            return everywhere(_combined(t, lost, m, values, unknown), bits)
+
+        return rule
+
 
 @instruction("set", isa="Half Precision Comparison Instructions: set")
 class SetPacked(Pure):
@@ -182,6 +244,19 @@ class SetPacked(Pure):
 
         return set_
 
+    def undefined_bits(self, m: Mods) -> Rule | None:
+        compare = partial(compare_halves, m.cmp, fmt=format_of(m.type), ftz=bool(m.ftz))
+
+        def rule(values: Sequence[Array], unknown: Sequence[Array]) -> Any:
+            sides = compare(*values[:2])
+            out = np.zeros(1, np.uint32)
+            for t, half in zip(sides, _HALVES, strict=True):
+                lost = touched([u & half for u in unknown[:2]])
+                out = out | (_combined(t, lost, m, values, unknown) * half)
+            return out
+
+        return rule
+
 
 _SELECTABLE = "type:{b16 b32 b64 u16 u32 u64 s16 s32 s64 f32 f64}"
 
@@ -200,6 +275,9 @@ class Selp(Pure):
 
         return selp
 
+    def undefined_bits(self, m: Mods) -> Rule | None:
+        return selected
+
 
 @instruction("slct", isa=_SECTION + "slct")
 class Slct(Pure):
@@ -216,3 +294,15 @@ class Slct(Pure):
             return lambda a, b, c: select(c.view(np.int32) >= 0, a, b)
         at_least = partial(comparison.compare, "ge", fmt=F32, ftz=bool(m.ftz))
         return lambda a, b, c: select(at_least(c, zero), a, b)
+
+    def undefined_bits(self, m: Mods) -> Rule | None:
+        """Only the sign of an integer chooses."""
+        choose = self.evaluate(m)
+        decides = np.uint32(1 << 31 if m.ctype == "s32" else 0xFFFFFFFF)
+
+        def rule(values: Sequence[Array], unknown: Sequence[Array]) -> Any:
+            a, b, c = values
+            side = choose(np.ones(1, np.uint8), np.zeros(1, np.uint8), c) != 0
+            return selected((a, b, side), (*unknown[:2], (unknown[2] & decides) != 0))
+
+        return rule

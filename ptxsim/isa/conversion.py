@@ -9,6 +9,7 @@ from typing import Any
 from ..numerics import convert, convert_packed
 from ..numerics.formats import FORMATS, Format
 from ..types import SCALAR_TYPES
+from .definedness import Rule, elements, moved, pair
 from .record import Form, Mods, Pure, instruction
 
 __all__: list[str] = []
@@ -117,6 +118,11 @@ class Cvt(Pure):
             relu=bool(m.relu),
         )  # fmt: skip
 
+    def undefined_bits(self, m: Mods) -> Rule | None:
+        """Integers are cut or extended."""
+        integers = SCALAR_TYPES[m.dtype].kind in "us" and SCALAR_TYPES[m.atype].kind in "us"
+        return moved(self.evaluate(m)) if integers and not m.sat else None
+
 
 def _element(name: str) -> str:
     return name[:-2] if name.endswith(("x2", "x4")) else name
@@ -152,6 +158,9 @@ class CvtPackPair(Pure):
             satfinite=bool(m.satfinite), relu=bool(m.relu),
         )  # fmt: skip
 
+    def undefined_bits(self, m: Mods) -> Rule | None:
+        return pair(SCALAR_TYPES[m.dtype].bits // 2)
+
 
 @instruction("cvt", isa=_SECTION + "cvt")
 class CvtNarrowPair(Pure):
@@ -183,6 +192,9 @@ class CvtNarrowPair(Pure):
             relu=bool(m.relu),
         )  # fmt: skip
 
+    def undefined_bits(self, m: Mods) -> Rule | None:
+        return elements(2, SCALAR_TYPES[m.dtype].bits)
+
 
 @instruction("cvt", isa=_SECTION + "cvt")
 class CvtWidenPair(Pure):
@@ -202,6 +214,9 @@ class CvtWidenPair(Pure):
             convert_packed.widen_pair, source=_format(_element(m.atype)),
             target=_format(_element(m.dtype)), relu=bool(m.relu),
         )  # fmt: skip
+
+    def undefined_bits(self, m: Mods) -> Rule | None:
+        return elements(2, SCALAR_TYPES[m.dtype].bits)
 
 
 @instruction("cvt", isa=_SECTION + "cvt")
@@ -262,3 +277,6 @@ class CvtPack(Pure):
     def evaluate(self, m: Mods) -> Callable[..., Any]:
         narrow = SCALAR_TYPES[m.ctype]
         return partial(convert_packed.cvt_pack, width=narrow.bits, signed=narrow.signed)
+
+    def undefined_bits(self, m: Mods) -> Rule | None:
+        return pair(SCALAR_TYPES[m.ctype].bits, keeps=True)

@@ -10,6 +10,7 @@ import numpy as np
 from ..targets import Floor
 from ..types import SCALAR_TYPES, bits_dtype
 from ..windows import window_base
+from .definedness import Rule, from_low_bits, moved
 from .order import WEAK, MemoryOrder
 from .protocol import Array, Registers, Step, no_effect
 from .record import Form, Instruction, Mods, Pure, instruction
@@ -48,6 +49,9 @@ class Mov(Pure):
     def evaluate(self, m: Mods) -> Callable[..., Any]:
         return _same
 
+    def undefined_bits(self, m: Mods) -> Rule | None:
+        return moved(self.evaluate(m))
+
 
 def _same(a: Array) -> Array:
     return a
@@ -83,6 +87,9 @@ class _Pack(_Packing):
 
         return pack
 
+    def undefined_bits(self, m: Mods) -> Rule | None:
+        return moved(self.evaluate(m))
+
 
 def _pack128(*elements: Array) -> Array:
     if len(elements) == 4:
@@ -109,6 +116,9 @@ class _Unpack(_Packing):
             return tuple((a >> wide.type(step * k)).astype(narrow) for k in range(parts))
 
         return unpack
+
+    def undefined_bits(self, m: Mods) -> Rule | None:
+        return moved(self.evaluate(m))
 
 
 def _unpack128_2(a: Array) -> tuple[Array, ...]:
@@ -216,6 +226,8 @@ def _element_size(m: Mods) -> int:
 
 
 class _Load(_Memory):
+    receives = "d"
+
     def space_of(self, m: Mods) -> str:
         return str(m.space)
 
@@ -319,6 +331,8 @@ def _st_forms() -> tuple[Form, ...]:
 class St(_Memory):
     """Store to memory; the low bits of a wider register."""
 
+    propagates = ("b",)
+
     forms = (
         *_st_forms(),
         Form(
@@ -333,6 +347,15 @@ class St(_Memory):
 
     def lane_matters(self, m: Mods) -> bool:
         return True
+
+    def definedness(self, b: Any) -> Step | None:
+        """Undefined bits go to memory with the rest."""
+        carry = b.unknown("b")
+
+        def step(r: Registers, g: Any) -> None:
+            g.storing = carry(r, g)
+
+        return step
 
     def bind(self, b: Any) -> Step:
         m = b.mods
@@ -431,6 +454,9 @@ class Cvta(Pure):
             return lambda a: a - offset
         return lambda a: a + offset
 
+    def undefined_bits(self, m: Mods) -> Rule | None:
+        return from_low_bits
+
 
 @instruction("isspacep", isa=_SECTION + "isspacep", floor="2.0+sm_20")
 class Isspacep(Instruction):
@@ -443,6 +469,8 @@ class Isspacep(Instruction):
             "=p.pred, a.address_type",
         ),
     )
+
+    needs_defined = True
 
     def address_type(self, m: Mods) -> str:
         return "b64"

@@ -66,25 +66,36 @@ def fragment_writer(b: Any, name: str, held: Held) -> Callable[[Registers], None
     return write
 
 
-def fragment_reader(b: Any, name: str, held: Held) -> Callable[[Registers, Any], None]:
-    """A check that the registers of operand ``name`` hold a fragment or plain values."""
+def fragment_reader(
+    b: Any, name: str, held: Held, observes: bool = True
+) -> Callable[[Registers, Any], None]:
+    """A check that the registers of operand ``name`` hold a fragment or plain values.
+
+    If it ``observes`` them, undefined bits of what was loaded matter too.
+    """
     first = _first_tag(held)
     places = b.tags(name)
     names = b.register_names(name)
-    flags = b.undefined_flags(name)
+    unknown = b.unknown(name)
     site = b.site
 
     def report(g: Any, bad: Array, message: str, help_: str) -> None:
         g.finding("wmma-fragment", message, site, g.full(bad), help=help_)
 
     def check(r: Registers, g: Any) -> None:
-        for i, flag in enumerate(flags):
-            if flag >= 0 and r[flag].any():
+        for i, entry in enumerate(unknown(r, g) or () if g.undefined else ()):
+            if entry is None:
+                continue
+            loaded = g.full(g.from_memory(entry[1]))
+            never = g.full(entry[0] != 0) & ~loaded
+            if never.any():
                 report(
-                    g, r[flag],
+                    g, never,
                     f"'{site.text}' reads {held}, but {names[i]} was never loaded in these lanes",
                     "load the fragment, or fill all its registers, on every path that leads here",
                 )  # fmt: skip
+            if observes:
+                g.observe(entry, loaded, site, names[i])
         for i, place in enumerate(places):
             if place < 0:
                 continue

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..numerics import bits, integer, packed
 from ..types import SCALAR_TYPES
+from .definedness import Rule, from_low_bits, moved
 from .protocol import Array
 from .record import Form, Mods, Pure, instruction
 
@@ -44,6 +45,9 @@ class Add(Pure):
     def evaluate(self, m: Mods) -> Callable[..., Any]:
         return partial(integer.add_sat, width=32, signed=True) if m.sat else np.add
 
+    def undefined_bits(self, m: Mods) -> Rule | None:
+        return None if m.sat else from_low_bits
+
 
 @instruction("sub", isa=_I + "sub")
 class Sub(Pure):
@@ -53,6 +57,9 @@ class Sub(Pure):
 
     def evaluate(self, m: Mods) -> Callable[..., Any]:
         return partial(integer.sub_sat, width=32, signed=True) if m.sat else np.subtract
+
+    def undefined_bits(self, m: Mods) -> Rule | None:
+        return None if m.sat else from_low_bits
 
 
 @instruction("add", isa=_I + "add", floor="8.0+sm_90")
@@ -75,6 +82,9 @@ class Mul(Pure):
         if m.half == "lo":
             return np.multiply
         return partial(integer.mul_hi, **_sign(m))
+
+    def undefined_bits(self, m: Mods) -> Rule | None:
+        return from_low_bits if m.half == "lo" else None
 
 
 class _Wide(Pure):
@@ -108,6 +118,9 @@ class Mad(Pure):
             return _mad_lo
         sign = _sign(m)
         return lambda a, b, c: integer.mul_hi(a, b, **sign) + c
+
+    def undefined_bits(self, m: Mods) -> Rule | None:
+        return from_low_bits if m.half == "lo" else None
 
 
 def _mad_lo(a: Array, b: Array, c: Array) -> Array:
@@ -241,6 +254,9 @@ class Neg(_Unary):
 
     function = integer.neg
 
+    def undefined_bits(self, m: Mods) -> Rule | None:
+        return from_low_bits
+
 
 class _Count(Pure):
     """A result of type u32 whatever the operand."""
@@ -293,6 +309,9 @@ class Brev(_Unary):
     forms = (Form("type:{b32 b64}", "=d.type, a.type"),)
     function = bits.brev
 
+    def undefined_bits(self, m: Mods) -> Rule | None:
+        return moved(self.evaluate(m))
+
 
 @instruction("bfe", isa=_I + "bfe", floor="2.0+sm_20")
 class Bfe(Pure):
@@ -302,6 +321,9 @@ class Bfe(Pure):
 
     def evaluate(self, m: Mods) -> Callable[..., Any]:
         return partial(bits.bfe, **_sign(m))
+
+    def undefined_bits(self, m: Mods) -> Rule | None:
+        return moved(self.evaluate(m), 1)
 
 
 @instruction("bfi", isa=_I + "bfi", floor="2.0+sm_20")
@@ -313,6 +335,9 @@ class Bfi(Pure):
     def evaluate(self, m: Mods) -> Callable[..., Any]:
         return partial(bits.bfi, width=_width(m))
 
+    def undefined_bits(self, m: Mods) -> Rule | None:
+        return moved(self.evaluate(m), 2)
+
 
 @instruction("szext", isa=_I + "szext", floor="7.6+sm_70")
 class Szext(Pure):
@@ -322,6 +347,9 @@ class Szext(Pure):
 
     def evaluate(self, m: Mods) -> Callable[..., Any]:
         return partial(bits.szext, signed=m.type == "s32", mode=m.mode)
+
+    def undefined_bits(self, m: Mods) -> Rule | None:
+        return moved(self.evaluate(m), 1)
 
 
 @instruction("bmsk", isa=_I + "bmsk", floor="7.6+sm_70")

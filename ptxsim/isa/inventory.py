@@ -56,6 +56,6 @@ def mnemonic(opcode: tuple[str, ...]) -> str | None:
         stem = name.split("::")[0]
         if stem in MNEMONICS and length == stem.count(".") + 1:
             return stem
-    if opcode[0] in ("tcgen05", "wgmma", "mbarrier", "clusterlaunchcontrol"):
+    if opcode[0] in ("tcgen05", "wgmma", "clusterlaunchcontrol"):
         return opcode[0]
     return None

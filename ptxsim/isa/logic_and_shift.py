@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from ..numerics import bits, permutation
 from ..types import SCALAR_TYPES
+from .definedness import Rule, bitwise, moved, zero_test
 from .protocol import Array
 from .record import Form, Mods, Pure, instruction
 
@@ -27,6 +28,9 @@ class _Logic(Pure):
 
     def evaluate(self, m: Mods) -> Callable[..., Any]:
         return type(self).function
+
+    def undefined_bits(self, m: Mods) -> Rule | None:
+        return bitwise(self.evaluate(m))
 
 
 @instruction("and", isa=_L + "and")
@@ -80,6 +84,9 @@ class Shl(Pure):
     def evaluate(self, m: Mods) -> Callable[..., Any]:
         return partial(bits.shl, width=SCALAR_TYPES[m.type].bits)
 
+    def undefined_bits(self, m: Mods) -> Rule | None:
+        return moved(self.evaluate(m), 1)
+
 
 @instruction("shr", isa=_L + "shr")
 class Shr(Pure):
@@ -90,6 +97,9 @@ class Shr(Pure):
     def evaluate(self, m: Mods) -> Callable[..., Any]:
         t = SCALAR_TYPES[m.type]
         return partial(bits.shr, width=t.bits, signed=t.signed)
+
+    def undefined_bits(self, m: Mods) -> Rule | None:
+        return moved(self.evaluate(m), 1)
 
 
 @instruction("shf", isa=_L + "shf", floor="3.1+sm_32")
@@ -102,6 +112,9 @@ class Shf(Pure):
 
     def evaluate(self, m: Mods) -> Callable[..., Any]:
         return partial(bits.shf, direction=m.direction, mode=m.mode)
+
+    def undefined_bits(self, m: Mods) -> Rule | None:
+        return moved(self.evaluate(m), 2)
 
 
 @instruction("lop3", isa=_L + "lop3", floor="4.3+sm_50")
@@ -131,6 +144,20 @@ class Lop3(Pure):
 
         return lop3
 
+    def undefined_bits(self, m: Mods) -> Rule | None:
+        evaluate = self.evaluate(m)
+
+        def rule(values: Sequence[Array], unknown: Sequence[Array]) -> Any:
+            d = bitwise(lambda *v: evaluate(*v[:4]), 3)(values[:4], unknown[:4])
+            if not m.bool:
+                return d
+            value, q = evaluate(*values[:4]), values[4]
+            test = value != 0, zero_test(value, d)
+            combine = np.logical_or if m.bool == "or" else np.logical_and
+            return d, bitwise(combine)((test[0], q), (test[1], unknown[4]))
+
+        return rule
+
 
 @instruction("prmt", isa="Data Movement and Conversion Instructions: prmt", floor="2.0+sm_20")
 class Prmt(Pure):
@@ -140,3 +167,9 @@ class Prmt(Pure):
 
     def evaluate(self, m: Mods) -> Callable[..., Any]:
         return partial(permutation.prmt, mode=m.mode or None)
+
+    def undefined_bits(self, m: Mods) -> Rule | None:
+        """Bits of the selector that choose nothing may be undefined."""
+        used = np.uint32(3 if m.mode else 0xFFFF)
+        rule = moved(self.evaluate(m), 2)
+        return lambda values, unknown: rule(values, (*unknown[:2], unknown[2] & used))

@@ -36,7 +36,7 @@ from ..targets import Target
 from ._mma_forms import dense_forms, element_bits, ordered_forms, sparse_forms
 from .protocol import Array, BoolArray, Registers, Step
 from .record import Mods, instruction
-from .warp_matrix import MatrixCollective, definedness, reject, whole_warps
+from .warp_matrix import MatrixCollective, reject, whole_warps
 
 __all__ = ["Arithmetic", "multiply_step"]
 
@@ -190,13 +190,14 @@ def _expansion(b: Any, k: int, ordered: bool) -> Callable[..., tuple[Array, Bool
     ordered = ordered or bool(b.mods.kind)
     legal = np.array([e in pattern.legal(ordered) for e in range(16)])
     place = b.source("e")
-    check = definedness(b, "e")
+    check = b.observer("e")
     read = np.zeros(32, bool)
     read[pattern.lane] = True
     site = b.site
 
     def expand(r: Registers, g: Any, w: Any, stored: Array) -> tuple[Array, BoolArray]:
-        check(r, g, w.collect(np.broadcast_to(read, w.present.shape)))
+        if g.undefined:
+            check(r, g, w.collect(np.broadcast_to(read, w.present.shape)))
         entries = pattern.entries(np.broadcast_to(w.spread(r[place]), w.present.shape))
         wrong = ~legal[entries]
         if wrong.any():
@@ -229,7 +230,7 @@ def _scaling(b: Any) -> Callable[[Registers, Any, Any], Scales]:
     count = _scale_count(m)
     fmt = FORMATS[m.stype]
     places = {use: (b.source(f"scale_{use}"), *b.sources(f"ids_{use}")) for use in ("a", "b")}
-    checks = {use: definedness(b, f"scale_{use}") for use in ("a", "b")}
+    checks = {use: b.observer(f"scale_{use}") for use in ("a", "b")}
     site = b.site
 
     def lines(use: str, r: Registers, g: Any, w: Any) -> Array:
@@ -250,7 +251,8 @@ def _scaling(b: Any) -> Callable[[Registers, Any, Any], Scales]:
         given = scale_lanes(use, values[1])
         read = np.zeros(words.shape, bool)
         np.put_along_axis(read, given, np.True_, axis=1)
-        checks[use](r, g, w.collect(read))
+        if g.undefined:
+            checks[use](r, g, w.collect(read))
         chosen = np.take_along_axis(words, given, axis=1)
         return scale_bytes(chosen, values[0], count)
 

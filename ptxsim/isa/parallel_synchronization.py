@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..numerics.bits import pack_lanes
-from .order import MemoryOrder
+from .order import WEAK, MemoryOrder
 from .protocol import Array, BoolArray, Registers, Step, no_effect
 from .record import Form, Instruction, Mods, instruction
 
@@ -104,6 +104,7 @@ class MaskedCollective(Instruction):
     """Executed by the lanes of a member mask together (``.sync``)."""
 
     collective = True
+    needs_defined = True
     waits_as = "mask-mismatch"
     traps = ("mask-mismatch",)
 
@@ -244,6 +245,18 @@ class _Fence(Instruction):
         return step
 
 
+class _ProxyFence(Instruction):
+    def bind(self, b: Any) -> Step:
+        if not b.watched:
+            return no_effect
+        guard, site, kind = b.guard(), b.site, b.mods.kind
+
+        def step(r: Registers, g: Any) -> None:
+            g.watch.proxy_fence(g.wave, g.acting(g.mask(guard(r))), kind, site)
+
+        return step
+
+
 @instruction("membar", isa=_P + "membar, fence")
 class Membar(_Fence):
     """Order memory accesses; from sm_70 on a fence.sc (PTX ISA 9.1, membar, fence)."""
@@ -252,13 +265,14 @@ class Membar(_Fence):
         scope = {"cta": "cta", "gl": "gpu", "sys": "sys"}.get(m.level, "sys")
         return MemoryOrder(scope, True, True, sequential=True)
 
-    forms = (
-        Form("level:{cta gl sys@2.0+sm_20}", ""),
-        Form(
-            "proxy:{proxy} kind:{alias async@8.0+sm_90}", "", floor="7.5+sm_60",
-            unsupported="proxy fences are not modelled",
-        ),
-    )  # fmt: skip
+    forms = (Form("level:{cta gl sys@2.0+sm_20}", ""),)
+
+
+@instruction("membar", isa=_P + "membar, fence", floor="7.5+sm_60")
+class MembarProxy(_ProxyFence):
+    """Order accesses through different proxies."""
+
+    forms = (Form("proxy kind:{alias async@8.0+sm_90}", ""),)
 
 
 @instruction("fence", isa=_P + "membar, fence", floor="6.0+sm_70")
@@ -266,6 +280,8 @@ class Fence(_Fence):
     """Order memory accesses; acq_rel unless it says otherwise."""
 
     def memory_order(self, m: Mods) -> MemoryOrder:
+        if m.mbarrier_init:
+            return WEAK
         return MemoryOrder(
             str(m.scope), m.sem != "release", m.sem != "acquire", sequential=m.sem == "sc"
         )
@@ -275,6 +291,28 @@ class Fence(_Fence):
         Form("sem:{acquire release} scope:{cta gpu sys cluster}", "", floor="8.6+sm_90"),
         Form("mbarrier_init sem:{release} scope:{cluster}", "", floor="8.0+sm_90"),
     )
+
+    def bind(self, b: Any) -> Step:
+        # .mbarrier_init orders nothing but inits before use by other CTAs of the cluster
+        return no_effect if b.mods.mbarrier_init else super().bind(b)
+
+
+@instruction("fence.proxy", isa=_P + "membar, fence", floor="7.5+sm_70")
+class FenceProxy(_ProxyFence):
+    """Order accesses through different proxies; a space limits the fence to its accesses."""
+
+    forms = (
+        Form("kind:{alias}", ""),
+        Form("kind:{async} space?:{global shared::cta shared::cluster}", "", floor="8.0+sm_90"),
+        Form(
+            "kind:{tensormap::generic} sem:{release} scope:{cta cluster gpu sys}", "",
+            floor="8.3+sm_90", unsupported="tensor maps are not modelled",
+        ),
+        Form(
+            "kind:{tensormap::generic} sem:{acquire} scope:{cta cluster gpu sys}",
+            "[a], #size.u32", floor="8.3+sm_90", unsupported="tensor maps are not modelled",
+        ),
+    )  # fmt: skip
 
 
 # --- votes ----------------------------------------------------------------------------------------
@@ -321,6 +359,7 @@ class Vote(Instruction):
         Form("mode:{ballot} type:{b32}", "=d.type, !a.pred", floor="2.0+sm_20"),
     )
     collective = True
+    needs_defined = True
 
     def gate(self, b: Any) -> Any:
         return lambda r, g: None

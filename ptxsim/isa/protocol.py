@@ -27,6 +27,7 @@ __all__ = [
     "Registers",
     "Site",
     "Step",
+    "Unknown",
     "WarpView",
     "no_effect",
 ]
@@ -35,6 +36,10 @@ Array: TypeAlias = NDArray[Any]
 BoolArray: TypeAlias = NDArray[np.bool_]
 #: The register file of a group of lanes: one array a register.
 Registers: TypeAlias = "list[Array]"
+
+
+#: The undefined bits of a register, as a mask of its shape, and by lane where they came from.
+Unknown: TypeAlias = "tuple[Array, Array]"
 
 
 class Site(Protocol):
@@ -72,6 +77,10 @@ class Lanes(Protocol):
 
     #: length of the lane axis; may count lanes that have left (see ``mask``)
     n: int
+    #: the undefined bits of registers that have any, where those are followed
+    undefined: dict[int, Unknown]
+    #: the undefined bits of what is stored next, for each element
+    storing: list[Unknown | None] | None
 
     @property
     def watch(self) -> Any:
@@ -106,15 +115,6 @@ class Lanes(Protocol):
     ) -> None:
         """Store consecutive elements of ``size`` bytes; the counterpart of ``load``."""
 
-    def never_written(
-        self, space: str, address: Array, size: int, count: int, mask: BoolArray | None, site: Site
-    ) -> Array:
-        """Which lanes name bytes of shared memory that nothing has written in this launch.
-
-        Only for records with ``reads_tiles``; without one in the program all bytes count as
-        written.
-        """
-
     def atomic(
         self,
         space: str,
@@ -148,8 +148,25 @@ class Lanes(Protocol):
     ) -> None:
         """Report; ``lanes`` is a mask over the lane axis; ``fatal`` ends the launch (a trap)."""
 
+    def mark(self, place: int, unknown: Unknown | None, mask: BoolArray | None) -> None:
+        """A register was written in the lanes of a mask: these of its bits are undefined now."""
+
+    def observe(
+        self, unknown: Unknown, mask: BoolArray | None, site: Site, name: str = ""
+    ) -> None:
+        """Undefined bits of the register ``name`` matter: a finding in the lanes of a mask."""
+
+    def from_memory(self, origin: Array) -> BoolArray:
+        """For origins of undefined bits: whether they were loaded."""
+
+    def describe_origin(self, number: int, site: Site, note: str) -> None:
+        """Say which part of its operand ``site`` read undefined bits from."""
+
+    def take_loaded(self) -> list[Unknown | None] | None:
+        """The undefined bits of the elements of the last load; None if it read none."""
+
     def service(self, name: str) -> Any:
-        """A part of the machine by name: ``async_copies``, ``barriers``, ``clock``."""
+        """A part of the machine by name: ``async_copies``, ``bulk_copies``, ``mbarriers``, ..."""
 
 
 Step: TypeAlias = Callable[[Registers, Any], None]
@@ -205,6 +222,21 @@ class Binder(Protocol):
 
     def address(self, name: str) -> Callable[[Registers, Any], Array]:
         """Reads the address of an address operand, offset added."""
+
+    def unknown(self, name: str) -> Callable[[Registers, Any], list[Unknown | None] | None]:
+        """Reads the undefined bits of the elements of a source; None if there are none."""
+
+    def marks(self, name: str) -> list[Callable[[Any, Unknown | None, BoolArray | None], None]]:
+        """Say which bits of the elements of a destination are undefined in the lanes of a mask."""
+
+    def mark_second(self, name: str) -> Callable[[Any, Unknown | None, BoolArray | None], None]:
+        """The same for the predicate of a pair."""
+
+    def observer(self, name: str) -> Callable[[Registers, Any, BoolArray | None], None]:
+        """A check that an operand has no undefined bits in the lanes of a mask (None: all)."""
+
+    def register_names(self, name: str) -> list[str]:
+        """The names of the elements of an operand, empty for those that are no registers."""
 
     def write(self, name: str) -> Callable[[Registers, Array, BoolArray | None], None]:
         """Writes a plain destination where a mask is true (None: all lanes)."""

@@ -22,7 +22,8 @@ Operands, in PTX order, separated by commas:
 * ``^a.type`` a register wider than the type is legal (ld, st, cvt),
 * ``~d.type`` the sink ``_`` is legal, ``#n.u32`` only a constant is legal,
 * ``!p.pred`` a predicate that may be negated,
-* ``[a]`` an address, ``@target`` left to the record (labels, functions, lists),
+* ``[a]`` an address, ``@target`` left to the record (labels, functions, lists), ``@sink`` only
+  the sink ``_``,
 * ``=$cc.pred`` the carry flag, which the text does not name,
 * ``a.u32:part`` a register that may carry a part selector of the kind ``part`` (``%r1.b0``; the
   kinds are those of :data:`SELECTORS`), which becomes the modifier ``a_part``,
@@ -48,6 +49,7 @@ from .order import WEAK, MemoryOrder
 
 if TYPE_CHECKING:
     from ..matrix import Fragment
+    from .definedness import Rule
     from .protocol import Binder, Step
 
 __all__ = [
@@ -284,16 +286,18 @@ class Instruction:
     control: ClassVar[bool] = False
     #: A control instruction whose transfer looks at the guard itself (``bra``).
     reads_guard: ClassVar[bool] = False
-    #: Reading an undefined register here is a finding (addresses, stored values, branches).
+    #: Undefined bits of registers matter here (addresses, branches, collectives): a finding.
     needs_defined: ClassVar[bool] = False
+    #: Operands whose undefined bits do not matter all the same: they only pass through.
+    propagates: ClassVar[tuple[str, ...]] = ()
+    #: The operand that receives what was read from memory, undefined bits included.
+    receives: ClassVar[str] = ""
     #: Operands that are wmma fragments, whose tags the record itself keeps.
     fragment_operands: ClassVar[tuple[str, ...]] = ()
     #: Operands of which only some lanes count, so that the record checks them by itself.
     checks_lanes: ClassVar[tuple[str, ...]] = ()
     #: The result is the source, bit for bit, when both are registers.
     copies: ClassVar[bool] = False
-    #: Wants to know which bytes of shared memory were never written.
-    reads_tiles: ClassVar[bool] = False
     #: Findings and traps beyond those of memory operands, by class.
     traps: ClassVar[tuple[str, ...]] = ()
 
@@ -355,6 +359,14 @@ class Instruction:
         """The step that executes one bound instruction."""
         raise InternalError(f"{self.name} has no semantics of this kind")
 
+    def definedness(self, b: Binder) -> Step | None:
+        """What it does to undefined bits, to run before the step, if it says so itself.
+
+        By default the results of an instruction that is not pure are defined.  Only called, and
+        run, where undefined bits are around.
+        """
+        return None
+
     def gate(self, b: Binder) -> Any:
         """For collectives: a function of registers and lanes that says which lanes can go now.
 
@@ -378,6 +390,13 @@ class Pure(Instruction):
     @abstractmethod
     def evaluate(self, m: Mods) -> Callable[..., Any]:
         """The function of the source values for these modifiers."""
+
+    def undefined_bits(self, m: Mods) -> Rule | None:
+        """Which bits of the results are undefined (:mod:`ptxsim.isa.definedness`).
+
+        None: packed elements one by one, any other result as a whole if a source has such a bit.
+        """
+        return None
 
     def bind(self, b: Binder) -> Step:
         return b.pure(self.evaluate(b.mods))

@@ -21,10 +21,10 @@ from ..matrix import (
 )
 from ..targets import Target
 from .parallel_synchronization import WarpCollective
-from .protocol import Array, BoolArray, Registers, Step
+from .protocol import Array, BoolArray, Registers, Step, no_effect
 from .record import Form, Instruction, Mods, instruction
 
-__all__ = ["MatrixCollective", "definedness", "reject", "whole_warps"]
+__all__ = ["MatrixCollective", "first_origin", "reject", "whole_warps"]
 
 _SECTION = "Warp Level Matrix Instructions: "
 
@@ -111,7 +111,7 @@ def _row_addresses(
     With ``every_lane`` the addresses of the others must be valid too.
     """
     address = b.address("p")
-    check = definedness(b, "p")
+    check = b.observer("p")
     generic = b.space("p", b.mods.space) == "generic"
     site = b.site
     supplies = count > _LANE
@@ -119,7 +119,8 @@ def _row_addresses(
     def rows(r: Registers, g: Any, w: Any) -> tuple[Array, Any]:
         at = g.full(address(r, g))
         supplier = w.collect(np.broadcast_to(supplies, w.present.shape))
-        check(r, g, None if every_lane else supplier)
+        if g.undefined:
+            check(r, g, None if every_lane else supplier)
         if generic:
             outside = ~g.in_window("shared", at.astype(np.uint64))
             outside &= supplier | every_lane
@@ -132,26 +133,13 @@ def _row_addresses(
     return rows
 
 
-def definedness(b: Any, name: str) -> Callable[[Registers, Any, Any], None]:
-    """A check that the registers of an operand are defined in the lanes of a mask (None: all)."""
-    known = zip(b.undefined_flags(name), b.register_names(name), strict=True)
-    flags = [(flag, register) for flag, register in known if flag >= 0]
-    site = b.site
-
-    def check(r: Registers, g: Any, lanes: Any) -> None:
-        for flag, register in flags:
-            bad = g.full(r[flag])
-            bad = bad if lanes is None else bad & lanes
-            if bad.any():
-                g.finding(
-                    "uninit-register",
-                    f"'{site.text}' uses register {register}, which was never written",
-                    site,
-                    bad,
-                    help=f"write {register} on every path that leads here",
-                )
-
-    return check
+def first_origin(g: Any, found: list[Any]) -> Array:
+    """Where the undefined bits of some registers came from: one origin for all lanes."""
+    for unknown in found:
+        if unknown is not None and unknown[0].any():
+            at = np.flatnonzero(g.full(unknown[0]))[0]
+            return np.array([g.full(unknown[1])[at]], np.int32)
+    return np.zeros(1, np.int32)
 
 
 def _check_rows(
@@ -187,7 +175,7 @@ def _check_rows(
 class Ldmatrix(_Rows):
     """Load one, two or four matrices from shared memory into fragments."""
 
-    reads_tiles = True
+    receives = "r"
     traps = (*_Rows.traps, "uninit-shared")
 
     forms = (
@@ -217,14 +205,17 @@ class Ldmatrix(_Rows):
     def registers(self, m: Mods) -> int:
         return int(m.num[1:]) * _fragment(m).registers
 
+    def definedness(self, b: Any) -> Step | None:
+        """The step looks at the addresses and marks the registers by itself."""
+        return no_effect
+
     def bind(self, b: Any) -> Step:
         m = b.mods
         fragment = _fragment(m)
         count = int(m.num[1:])
         lines = count * fragment.rows
         packed = int(m.packed[1]) if m.packed else 0
-        used = 2 * packed if packed else 16
-        writes = b.writes("r")
+        writes, marks = b.writes("r"), b.marks("r")
         # on sm_75 and below the lanes that supply no row need valid addresses too
         every_lane = b.target.number <= 75
         rows = _row_addresses(b, lines, every_lane)
@@ -236,41 +227,45 @@ class Ldmatrix(_Rows):
             at, mask = rows(r, g, w)
             _check_rows(g, w, at, mask, fragment.rows, every_lane, site)
             halves = g.load(space, at, 8, 2, None if every_lane else mask, site)
-            _check_written(g, w, space, at, used, mask, fragment.rows, site)
+            for write, value in zip(writes, registers(g, w, halves), strict=True):
+                write(r, value, None)
+            lost = g.take_loaded()
+            if lost is not None:
+                _mark_rows(g, w, lost, registers, marks, fragment.rows, site)
+            elif g.undefined:
+                for mark in marks:
+                    mark(g, None, None)
+
+        def registers(g: Any, w: Any, halves: list[Array]) -> list[Array]:
+            """The registers of the two halves of the rows, or of masks of their bits."""
             row = np.stack([w.spread(g.full(h)) for h in halves], axis=-1)[:, :lines]
             octets = np.ascontiguousarray(row).view(np.uint8)
             if packed:
                 octets = _unpacked(octets, packed)
             tiles = octets.view(f"<u{fragment.element_bits // 8}")
-            registers = fragment.scatter(tiles.reshape(-1, fragment.rows, fragment.columns))
-            values = np.stack(registers).reshape(len(registers), -1, count, 32)
-            for k, write in enumerate(writes):
-                matrix, register = divmod(k, fragment.registers)
-                write(r, w.collect(values[register, :, matrix]), None)
+            parts = fragment.scatter(tiles.reshape(-1, fragment.rows, fragment.columns))
+            values = np.stack(parts).reshape(len(parts), -1, count, 32)
+            pairs = [divmod(k, fragment.registers) for k in range(len(writes))]
+            return [w.collect(values[register, :, matrix]) for matrix, register in pairs]
 
         return step
 
 
-def _check_written(
-    g: Any, w: Any, space: str, at: Array, used: int, mask: Any, per_matrix: int, site: Any
+def _mark_rows(
+    g: Any, w: Any, lost: Any, registers: Any, marks: Any, per_matrix: int, site: Any
 ) -> None:
-    """The ``used`` bytes of each row were written; the padding of packed rows does not count."""
-    bad = g.never_written(space, at, 4, used // 4, mask, site)
-    if not bad.any():
-        return
+    """Undefined bits of rows go to the registers that receive them."""
+    halves = [np.zeros(1, np.uint64) if part is None else part[0] for part in lost]
+    origin = next(part[1] for part in lost if part is not None)
+    bad = g.full((halves[0] | halves[1]) != 0)
     warp, lane = (int(i) for i in np.argwhere(w.spread(bad))[0])
-    first = int(w.spread(at)[warp, lane])
-    g.finding(
-        "uninit-shared",
-        f"'{site.text}' reads row {lane % per_matrix} of matrix {lane // per_matrix}, at shared"
-        f" address {first:#x} given by lane {lane}, which has bytes that were never"
-        " written",
-        site,
-        bad,
-        help="write the whole tile, and wait for the copies, before it is loaded",
-        address=first,
-        space="shared",
-    )
+    number = int(g.full(origin)[np.flatnonzero(bad)[0]])
+    g.describe_origin(
+        number, site,
+        f"row {lane % per_matrix} of matrix {lane // per_matrix}, given by lane {lane}",
+    )  # fmt: skip
+    for mark, bits in zip(marks, registers(g, w, halves), strict=True):
+        mark(g, (bits, np.array([number], np.int32)), None)
 
 
 def _unpacked(octets: Array, bits: int) -> Array:
@@ -298,30 +293,49 @@ class Stmatrix(_Rows):
         ),
     )
 
+    def definedness(self, b: Any) -> Step | None:
+        """Undefined bits go to memory with the rest."""
+        carry = b.unknown("b")
+        lines, fragment = 8 * int(b.mods.num[1:]), _fragment(b.mods)
+
+        def step(r: Registers, g: Any) -> None:
+            found = carry(r, g)
+            if found is None:
+                return
+            masks = [np.zeros(1, np.uint32) if u is None else u[0] for u in found]
+            origin = first_origin(g, found)
+            rows = _row_halves(g.warps(), fragment, lines, masks)
+            g.storing = [(half, origin) for half in rows]
+
+        return step
+
     def bind(self, b: Any) -> Step:
         m = b.mods
         lines = 8 * int(m.num[1:])
         fragment = _fragment(m)
         sources = b.sources("b")
-        check = definedness(b, "b")
         rows = _row_addresses(b, lines)
         space = b.space("p", m.space)
         site = b.site
 
         def step(r: Registers, g: Any) -> None:
             w = whole_warps(g, site)
-            check(r, g, None)
             at, mask = rows(r, g, w)
             _check_rows(g, w, at, mask, 8, False, site)
             _check_overlap(g, w, at, lines, site)
-            tiles = np.stack([fragment.gather([w.spread(r[s])]) for s in sources], axis=1)
-            row = np.ascontiguousarray(tiles).reshape(len(tiles), lines, -1).view(np.uint64)
-            whole = np.zeros((row.shape[0], 32, 2), np.uint64)
-            whole[:, :lines] = row
-            values = [w.collect(whole[..., k]) for k in (0, 1)]
+            values = _row_halves(w, fragment, lines, [r[s] for s in sources])
             g.store(space, at, 8, values, mask, site)
 
         return step
+
+
+def _row_halves(w: Any, fragment: Fragment, lines: int, registers: list[Array]) -> list[Array]:
+    """The two halves of the rows of fragments, by the lane that supplies the row."""
+    tiles = np.stack([fragment.gather([w.spread(v)]) for v in registers], axis=1)
+    row = np.ascontiguousarray(tiles).reshape(len(tiles), lines, -1).view(np.uint64)
+    whole = np.zeros((row.shape[0], 32, 2), np.uint64)
+    whole[:, :lines] = row
+    return [w.collect(whole[..., k]) for k in (0, 1)]
 
 
 def _check_overlap(g: Any, w: Any, at: Array, lines: int, site: Any) -> None:

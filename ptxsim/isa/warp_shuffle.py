@@ -41,9 +41,34 @@ def _sources(mode: str, b: Array, c: Array) -> tuple[Array, BoolArray]:
 
 class _Shuffle(Instruction):
     collective = True
+    needs_defined = True
+    propagates = ("a",)
 
     def lane_matters(self, m: Mods) -> bool:
         return True
+
+    def definedness(self, b: Any) -> Step | None:
+        """Undefined bits come along from the lane that is read."""
+        mode = b.mods.mode
+        carry, lane_operand, clamp = b.unknown("a"), b.source("b"), b.source("c")
+        (mark,), mark_p = b.marks("d"), b.mark_second("d")
+
+        def step(r: Registers, g: Any) -> None:
+            found = carry(r, g)
+            new = None
+            if found is not None:
+                w = g.warps()
+                source, _ = _sources(mode, w.spread(r[lane_operand]), w.spread(r[clamp]))
+                source = np.broadcast_to(source, w.present.shape)
+                bits, origin = (
+                    w.collect(np.take_along_axis(w.spread(g.full(part)), source, axis=1))
+                    for part in found[0]
+                )
+                new = (bits, origin)
+            mark(g, new, None)
+            mark_p(g, None, None)
+
+        return step
 
     def bind(self, b: Any) -> Step:
         mode = b.mods.mode

@@ -26,9 +26,9 @@ from ..targets import Target
 from ._mma_forms import BOTH_LAYOUTS
 from .fragment_tags import Held, fragment_reader, fragment_writer
 from .matrix_multiply import Arithmetic, multiply_step
-from .protocol import Array, Registers, Step
+from .protocol import Array, Registers, Step, Unknown, no_effect
 from .record import Form, Mods, instruction
-from .warp_matrix import MatrixCollective, reject, whole_warps
+from .warp_matrix import MatrixCollective, first_origin, reject, whole_warps
 
 __all__: list[str] = []
 
@@ -254,6 +254,12 @@ def _check_uniform(
 class WmmaLoad(_Transfer):
     """Load a fragment of A, B or C."""
 
+    receives = "r"
+
+    def definedness(self, b: Any) -> Step | None:
+        """The step marks the registers by itself."""
+        return no_effect
+
     forms = _transfer_forms("=~r.register*number, [p], stride.u32?", "c", True)
 
     def bind(self, b: Any) -> Step:
@@ -262,24 +268,34 @@ class WmmaLoad(_Transfer):
         storage = _Storage(fragment, m.layout, b.wmma_rule)
         chunks = _located(b, storage)
         space = b.space("p", m.space)
-        writes = b.writes("r")
+        writes, marks = b.writes("r"), b.marks("r")
         held = fragment_writer(b, "r", Held.of(m.use, m.shape, m.type, m.layout))
         site = b.site
 
         def step(r: Registers, g: Any) -> None:
             w = whole_warps(g, site)
-            words = np.stack(
-                [
-                    w.spread(value)
-                    for _, at in storage.pieces(chunks(r, g, w))
-                    for value in g.load(space, at, storage.word, storage.piece, None, site)
-                ],
-                axis=-1,
-            )
-            registers = fragment.scatter(storage.to_tile(words))
-            for write, register in zip(writes, registers, strict=True):
-                write(r, w.collect(register), None)
+            words: list[Array] = []
+            lost: list[Unknown | None] = []
+            for _, at in storage.pieces(chunks(r, g, w)):
+                words += g.load(space, at, storage.word, storage.piece, None, site)
+                lost += g.take_loaded() or [None] * storage.piece
+            for write, register in zip(writes, registers(w, words), strict=True):
+                write(r, register, None)
             held(r)
+            if not any(lost):
+                if g.undefined:
+                    for mark in marks:
+                        mark(g, None, None)
+            else:
+                origin = first_origin(g, lost)
+                zero = np.zeros(1, words[0].dtype)
+                masks = [zero if unknown is None else unknown[0] for unknown in lost]
+                for mark, bits in zip(marks, registers(w, masks), strict=True):
+                    mark(g, (bits, origin), None)
+
+        def registers(w: Any, words: list[Array]) -> list[Array]:
+            chunk = np.stack([w.spread(word) for word in words], axis=-1)
+            return [w.collect(part) for part in fragment.scatter(storage.to_tile(chunk))]
 
         return step
 
@@ -290,6 +306,27 @@ class WmmaStore(_Transfer):
 
     forms = _transfer_forms("[p], b.register*number, stride.u32?", "d", False)
 
+    def definedness(self, b: Any) -> Step | None:
+        """Undefined bits of what was loaded go to memory with the rest."""
+        m = b.mods
+        fragment = _fragment(m.use, m.shape, m.type, b.target, m.layout)
+        storage = _Storage(fragment, m.layout, b.wmma_rule)
+        carry = b.unknown("b")
+
+        def step(r: Registers, g: Any) -> None:
+            found = carry(r, g)
+            if found is None:
+                return
+            zero = np.zeros(1, f"u{fragment.register_bits // 8}")
+            masks = [zero if u is None else u[0] * g.from_memory(u[1]) for u in found]
+            if not any(mask.any() for mask in masks):
+                return
+            origin = first_origin(g, found)
+            words = _tile_words(g.warps(), fragment, storage, masks)
+            g.storing = [(word, origin) for word in words]
+
+        return step
+
     def bind(self, b: Any) -> Step:
         m = b.mods
         fragment = _fragment(m.use, m.shape, m.type, b.target, m.layout)
@@ -297,20 +334,27 @@ class WmmaStore(_Transfer):
         chunks = _located(b, storage)
         space = b.space("p", m.space)
         sources = b.sources("b")
-        check = fragment_reader(b, "b", Held.of("d", m.shape, m.type))
+        check = fragment_reader(b, "b", Held.of("d", m.shape, m.type), observes=False)
         site = b.site
 
         def step(r: Registers, g: Any) -> None:
             w = whole_warps(g, site)
             check(r, g)
             at = chunks(r, g, w)
-            words = storage.to_words(fragment.gather([w.spread(r[s]) for s in sources]))
-            values = [w.collect(words[..., k]) for k in range(storage.words)]
+            values = _tile_words(w, fragment, storage, [r[s] for s in sources])
             for first, piece in storage.pieces(at):
                 some = values[first : first + storage.piece]
                 g.store(space, piece, storage.word, some, None, site)
 
         return step
+
+
+def _tile_words(
+    w: Any, fragment: Fragment, storage: _Storage, registers: list[Array]
+) -> list[Array]:
+    """The words of each lane's chunk of the tile that registers hold."""
+    words = storage.to_words(fragment.gather([w.spread(v) for v in registers]))
+    return [w.collect(words[..., k]) for k in range(storage.words)]
 
 
 # --- products -------------------------------------------------------------------------------------

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..isa.protocol import Array, BoolArray, Site
 from ..windows import LOCAL_SIZE, LOCAL_WINDOW, SHARED_SIZE, SHARED_WINDOW
+from .definedness import gather, report_stored, shadows_of, store_unknown
 
 if TYPE_CHECKING:
     from .group import Group
@@ -24,9 +25,7 @@ __all__ = [
     "Access",
     "Place",
     "arrays",
-    "check_defined",
     "load",
-    "never_written",
     "place",
     "place_in",
     "places",
@@ -70,13 +69,14 @@ def load(group: Group, access: Access, address: Array, mask: BoolArray | None) -
     """The elements as bit patterns; where ``mask`` is false they are zero."""
     size = access.size
     out: list[list[Array]] = []
-    watch = group.wave.watch
+    watch, checked = group.wave.watch, group.wave.checked
+    group.loaded = None
     for p in places(group, access, address, mask):
         if watch is not None:
             watch.load(group, access, p)
-        views, shadows = arrays(group.wave, p.space)
-        if shadows is not None:
-            check_defined(group, access, p, shadows)
+        if checked:
+            gather(group, access, p)
+        views = arrays(group.wave, p.space)
         word = min(size, 8)
         index = p.at >> _SHIFT[word]
         view = views[word]
@@ -111,11 +111,13 @@ def store(
     wave = group.wave
     size = access.size
     word = min(size, 8)
+    unknown = None
+    if group.storing is not None:
+        unknown = group.storing[: access.count]
+        group.storing = group.storing[access.count :] or None
     for p in places(group, access, address, mask, write=True):
         wave.memory.version += 1
-        views, shadows = arrays(wave, p.space)
-        if p.space == "shared":
-            shadows = wave.shared_written
+        views = arrays(wave, p.space)
         index = p.at >> _SHIFT[word]
         words = [v[k] for v in values for k in (0, 1)] if size == 16 else list(values)
         view = views[word]
@@ -123,15 +125,49 @@ def store(
         if wave.watch is not None:
             wave.watch.store(group, access, p, words)
         for k, value in enumerate(words):
-            at = index + k if k else index
-            if len(at) == 1:
-                view[at[0]] = value[0 if wave.reversed else -1]
-            elif wave.reversed:
-                view[at[::-1]] = value[::-1] if len(value) > 1 else value
-            else:
-                view[at] = value
-            if shadows is not None:
-                shadows[word][at] = ~shadows[word].dtype.type(0)
+            _put(view, index + k if k else index, value, wave.reversed)
+        if p.space != "global":
+            _shadow(group, p, index, word, len(words), unknown)
+        if unknown is not None and p.space in ("global", "undefined"):
+            report_stored(group, p.lanes, unknown, access.site)
+
+
+def _put(view: Array, at: Array, value: Array, reverse: bool) -> None:
+    """Store a word in lane order, or in reverse."""
+    if len(at) == 1:
+        view[at[0]] = value[0 if reverse else -1]
+    elif reverse:
+        view[at[::-1]] = value[::-1] if len(value) > 1 else value
+    else:
+        view[at] = value
+
+
+def _shadow(
+    group: Group, p: Place, index: Array, word: int, count: int, unknown: Sequence[Any] | None
+) -> None:
+    """The bytes that a store writes are defined, but for the undefined bits that it stores."""
+    wave = group.wave
+    shadows = shadows_of(wave, p.space)
+    if p.space == "shared" and unknown is not None:
+        shadows = wave.shared_written
+    if shadows is None:
+        return
+    view = shadows[word]
+    whole = view.dtype.type((1 << 8 * word) - 1)
+    if unknown is None or p.space == "undefined":
+        for k in range(count):
+            view[index + k if k else index] = whole
+        return
+    per = count // len(unknown)
+    for k in range(count):
+        at = index + k if k else index
+        entry = unknown[k // per]
+        if entry is None:
+            view[at] = whole
+            continue
+        bits = _acting(entry[0] if per == 1 else entry[0][k % per], p, group)
+        _put(view, at, ~bits, wave.reversed)
+        store_unknown(group, p, at, word, bits, _acting(entry[1], p, group))
 
 
 def _acting(value: Array, p: Place, group: Group) -> Array:
@@ -140,64 +176,11 @@ def _acting(value: Array, p: Place, group: Group) -> Array:
     return value[p.lanes]
 
 
-def arrays(wave: Wave, space: str) -> tuple[dict[int, Array], dict[int, Array] | None]:
+def arrays(wave: Wave, space: str) -> dict[int, Array]:
+    """The views of the memory of a space by word size."""
     if space == "shared":
-        return wave.shared_views, None
-    if space == "local":
-        return wave.local_views, None
-    return wave.memory.views, wave.memory.shadow_views if space == "undefined" else None
-
-
-def never_written(group: Group, access: Access, address: Array, mask: BoolArray | None) -> Array:
-    """Which lanes name bytes of shared memory that were never written; the address is checked."""
-    bad = np.zeros(group.n, bool)
-    written = group.wave.shared_written
-    if written is None:
-        return bad
-    for p in places(group, access, address, mask):
-        index = p.at >> _SHIFT[access.size]
-        whole = ~written[access.size].dtype.type(0)
-        words = [written[access.size].take(index + k) for k in range(access.count)]
-        bad |= _spread(np.any([w != whole for w in words], axis=0), p, group)
-    return bad
-
-
-def check_defined(group: Group, access: Access, p: Place, shadows: dict[int, Array]) -> None:
-    word = min(access.size, 8)
-    index = p.at >> _SHIFT[word]
-    whole = ~shadows[word].dtype.type(0)
-    bad = np.zeros(len(index), bool)
-    for k in range(access.total // word):
-        bad |= shadows[word].take(index + k) != whole
-    if not bad.any():
-        return
-    first = int(np.flatnonzero(bad)[0])
-    at = int(p.at[first])
-    byte = int(np.flatnonzero(group.wave.memory.shadow[at : at + access.total] == 0)[0]) + at
-    allocation = group.wave.memory.find(byte)
-    name = allocation.name if allocation else "?"
-    offset = byte - (allocation.start if allocation else 0)
-    group.finding(
-        "uninit-global",
-        f"reads byte {offset} of '{name}', which was never written",
-        access.site,
-        _spread(bad, p, group),
-        help="initialise the buffer, or write it before it is read",
-        address=group.wave.memory.base + byte,
-        space="global",
-    )
-
-
-def _spread(flags: BoolArray, p: Place, group: Group) -> BoolArray:
-    """Flags per acting lane as a mask over the group's axis."""
-    out = np.zeros(group.n, bool)
-    if p.lanes is None:
-        out[:] = flags
-    elif len(flags) == 1:
-        out[p.lanes] = flags[0]
-    else:
-        out[p.lanes] = flags
-    return out
+        return wave.shared_views
+    return wave.local_views if space == "local" else wave.memory.views
 
 
 def places(

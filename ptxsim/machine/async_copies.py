@@ -8,11 +8,15 @@ Asynchronous copy).  Groups are numbered per thread in commit order.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..isa.protocol import Array, Site
+from ..isa.protocol import Array, BoolArray, Site
+
+if TYPE_CHECKING:
+    from .mbarriers import Party
+    from .wave import Wave
 
 __all__ = ["AsyncCopies"]
 
@@ -27,6 +31,18 @@ class _Batch:
     source: Array
     size: int
     copied: Array
+    #: how many cp.async were issued before it
+    number: int
+
+
+@dataclass(slots=True)
+class _Signal:
+    """One cp.async.mbarrier.arrive: of the copies of its lanes with a number below ``number``."""
+
+    lanes: Array
+    place: Array
+    number: int
+    site: Site
 
 
 class AsyncCopies:
@@ -35,6 +51,8 @@ class AsyncCopies:
     def __init__(self, early: bool = False) -> None:
         self.early = early
         self._batches: list[_Batch] = []
+        self._signals: list[_Signal] = []
+        self._issued = 0
         self._committed: Array | None = None
 
     def _counts(self, wave: Any) -> Array:
@@ -59,7 +77,8 @@ class AsyncCopies:
         groups = self._counts(wave)[lanes]
         if wave.watch is not None:
             wave.watch.copy_issued(wave, lanes, target, source, size, copied, groups, site)
-        batch = _Batch(lanes, groups, target, source, size, copied)
+        batch = _Batch(lanes, groups, target, source, size, copied, self._issued)
+        self._issued += 1
         if self.early:
             self._land(wave, batch, np.ones(len(lanes), bool))
         else:
@@ -101,6 +120,53 @@ class AsyncCopies:
                 kept.append(batch)
         self._batches = kept
 
+    # --- arrivals at mbarriers ------------------------------------------------------------------
+
+    def signal(self, who: Party, raises: bool) -> None:
+        """cp.async.mbarrier.arrive: each lane arrives when its copies so far have landed.
+
+        ``raises``: the object then has one arrival more to wait for, from now on.
+        """
+        wave = who.wave
+        if wave.watch is not None:
+            limit = self._counts(wave)[who.lanes] + 1
+            wave.watch.copies_signal(wave, who.lanes, limit, who.at)
+        if raises:
+            wave.service("mbarriers").raise_pending(who)
+        self._signals.append(_Signal(who.lanes, who.at, self._issued, who.site))
+        if self.early:
+            self.finish(wave)
+
+    def deliver(self, wave: Wave, place: int) -> bool:
+        """Let the oldest signals of the mbarrier at ``place`` arrive; whether there were any."""
+        for signal in self._signals:
+            chosen = signal.place == place
+            if chosen.any():
+                self._arrive(wave, signal, chosen)
+                self._signals = [s for s in self._signals if len(s.lanes)]
+                return True
+        return False
+
+    def _arrive(self, wave: Wave, signal: _Signal, chosen: BoolArray) -> None:
+        lanes, place = signal.lanes[chosen], int(signal.place[chosen][0])
+        here = np.zeros(wave.size, bool)
+        here[lanes] = True
+        for batch in self._batches:
+            now = (batch.group >= 0) & here[batch.lanes]
+            if batch.number < signal.number and now.any():
+                self._land(wave, batch, now)
+                batch.group = np.where(now, -1, batch.group)
+        signal.lanes, signal.place = signal.lanes[~chosen], signal.place[~chosen]
+        wave.service("mbarriers").arrive_for_copies(wave, place, lanes, signal.site)
+
+    def finish(self, wave: Wave) -> None:
+        """Let all signals arrive whose mbarriers are still there."""
+        for signal in self._signals:
+            for place in np.unique(signal.place):
+                if wave.service("mbarriers").phase(int(place)) >= 0:
+                    self._arrive(wave, signal, signal.place == place)
+        self._signals = []
+
     def _land(self, wave: Any, batch: _Batch, now: Array) -> None:
         target, source = batch.target[now], batch.source[now]
         copied = batch.copied[now]
@@ -111,5 +177,4 @@ class AsyncCopies:
             value = np.zeros(len(target), np.uint8)
             value[reads] = memory.bytes[source[reads] + k]
             wave.shared[target + k] = value
-            if wave.shared_written is not None:
-                wave.shared_written[1][target + k] = 255
+            wave.mark_copied(target + k, source + k, reads)

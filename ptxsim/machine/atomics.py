@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..isa.protocol import Array, BoolArray
-from .access import Access, Place, arrays, check_defined, places
+from .access import Access, Place, arrays, places
+from .definedness import follow_atomic, shadows_of
 
 if TYPE_CHECKING:
     from .group import Group
@@ -46,10 +47,16 @@ def apply(
     if address.shape[0] == 1 and group.n > 1:
         address = np.broadcast_to(address, (group.n,))
     out = np.zeros(group.n, np.dtype(f"u{access.size}"))
+    unknown, group.storing = group.storing or [], None
+    group.loaded = None
     for p in places(group, access, address, mask, write=True):
-        views, shadows = arrays(wave, p.space)
-        if shadows is not None:
-            check_defined(group, access, p, shadows)
+        views = arrays(wave, p.space)
+        if wave.checked:
+            follow_atomic(group, access, p, unknown, scan)
+        elif p.space == "undefined":
+            shadows = shadows_of(wave, p.space)
+            assert shadows is not None
+            shadows[1][p.at[:, None] + np.arange(access.size)] = 0xFF
         if wave.watch is not None:
             wave.watch.atomic(group, access, p)
         values = [_acting(group.full(v), p) for v in operands]
@@ -60,10 +67,6 @@ def apply(
             out = old
         else:
             out[p.lanes] = old
-        if p.space == "shared":
-            shadows = wave.shared_written
-        if shadows is not None:
-            shadows[access.size][p.at // access.size] = ~shadows[access.size].dtype.type(0)
     wave.memory.version += 1
     return out
 

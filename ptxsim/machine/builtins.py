@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..isa.protocol import Array, Site
+from ..isa.protocol import Array, BoolArray, Site
 from .access import Access, load
 from .memory import Allocation, OutOfMemory
 
@@ -87,11 +87,20 @@ def _bytes_at(group: Group, lane: int, address: int, size: int, site: Site) -> b
     mask[lane] = True
     at = np.array([address], np.uint64)
     words = load(group, Access("generic", 1, 1, site), at, mask)
+    _defined(group, mask, site)
     out = bytearray([int(words[0][lane if len(words[0]) > 1 else 0])])
     for k in range(1, size):
         words = load(group, Access("generic", 1, 1, site), at + np.uint64(k), mask)
+        _defined(group, mask, site)
         out.append(int(words[0][lane if len(words[0]) > 1 else 0]))
     return bytes(out)
+
+
+def _defined(group: Group, mask: BoolArray, site: Site) -> None:
+    """What a function reads for the host must be defined."""
+    for unknown in group.take_loaded() or ():
+        if unknown is not None:
+            group.observe(unknown, mask, site)
 
 
 def _string_at(group: Group, lane: int, address: int, site: Site) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..isa.protocol import Array, Registers, Site
+from ..isa.protocol import Array, Registers, Site, Unknown
 from ..program import Argument, CallPlan, Routine
 from . import builtins
 
@@ -77,7 +77,7 @@ def _enter(
                 fatal=True,
             )
             raise AssertionError
-        arguments = [_argument_bytes(group, a) for a in plan.arguments]
+        arguments = [_argument_bytes(group, a, site) for a in plan.arguments]
         result = run(group, arguments, site)
         if plan.results and result is not None:
             _store_result(group, plan.results[0], result)
@@ -92,14 +92,77 @@ def _enter(
             fatal=True,
         )
     group.wave.reserve_local(top + target.frame_size, site, group.lanes)
+    group.wave.forget_local(group.lanes, top, top + target.frame_size)
     r: Registers = list(target.template)
+    undefined = dict(target.undefined)
     for argument, parameter in zip(plan.arguments, target.parameters, strict=True):
-        _pass(group, argument, parameter, top, r, target)
-    return scheduler.call(group, target, plan, r, top)
+        _pass(group, argument, parameter, top, r, undefined)
+    return scheduler.call(group, target, plan, r, top, undefined)
 
 
 def _rows(group: Group) -> Array:
     return group.wave.local.reshape(group.wave.size, group.wave.local_stride)
+
+
+def _shadow_rows(group: Group) -> Array | None:
+    written = group.wave.local_written
+    return None if written is None else written[1].reshape(group.wave.size, -1)
+
+
+def _octets(group: Group, value: Array) -> Array:
+    """A register as bytes: uint8 [lanes, size]."""
+    return np.ascontiguousarray(group.full(value)).view(np.uint8).reshape(group.n, -1)
+
+
+def _put(
+    group: Group, at: int, data: Array, unknown: Unknown | None, size: int | None = None
+) -> None:
+    """Bytes of a register go to the frame, undefined bits with them."""
+    data = data[:, :size]
+    _rows(group)[group.lanes, at : at + data.shape[1]] = data
+    written = _shadow_rows(group)
+    if written is None:
+        return
+    written[group.lanes, at : at + data.shape[1]] = 0xFF
+    if unknown is None:
+        return
+    bits = _octets(group, unknown[0])[:, :size]
+    written[group.lanes, at : at + data.shape[1]] = ~bits
+    kept = group.wave.keep_origins("local").reshape(group.wave.size, -1)
+    for k in range(0, data.shape[1], 4):
+        lost = bits[:, k : k + 4].any(axis=1)
+        kept[group.lanes[lost], (at + k) // 4] = group.full(unknown[1])[lost]
+
+
+def _taken(group: Group, at: int, size: int, dtype: Any, site: Site | None) -> Unknown | None:
+    """The undefined bits of a value in the frame that becomes a register."""
+    written = _shadow_rows(group)
+    if written is None:
+        return None
+    bits = np.ascontiguousarray(~written[group.lanes, at : at + size]).view(dtype)[:, 0]
+    if not bits.any():
+        return None
+    origin = np.zeros(group.n, np.int32)
+    kept = group.wave.kept_origins.get("local")
+    if kept is not None:
+        origin = kept.reshape(group.wave.size, -1)[group.lanes, at // 4]
+    if site is not None and (origin == 0).any():
+        number = group.wave.origins.load("local", site)
+        group.wave.origins.known[number].addresses(group.wave.size)[group.lanes] = at
+        origin = np.where(origin == 0, np.int32(number), origin)
+    return bits, origin
+
+
+def _move(group: Group, to: int, start: int, size: int) -> None:
+    """Bytes go from one place of the stack to another, with what is known of them."""
+    for rows in (_rows(group), _shadow_rows(group)):
+        if rows is not None:
+            rows[group.lanes, to : to + size] = rows[group.lanes, start : start + size]
+    kept = group.wave.kept_origins.get("local")
+    if kept is not None:
+        numbers = kept.reshape(group.wave.size, -1)
+        for k in range(0, size, 4):
+            numbers[group.lanes, (to + k) // 4] = numbers[group.lanes, (start + k) // 4]
 
 
 def _pass(
@@ -108,68 +171,76 @@ def _pass(
     parameter: tuple[int, int] | int,
     top: int,
     r: Registers,
-    target: Routine,
+    undefined: dict[int, Unknown],
 ) -> None:
+    unknown = group.undefined.get(argument.place)
     if isinstance(parameter, int):
+        dtype = r[parameter].dtype
         if argument.place >= 0:
             value = group.r[argument.place]
-            r[parameter] = (
-                value if value.dtype == r[parameter].dtype else value.astype(r[parameter].dtype)
-            )
+            r[parameter] = value if value.dtype == dtype else value.astype(dtype)
+            if unknown is not None:
+                undefined[parameter] = unknown[0].astype(dtype), unknown[1]
             return
-        size = r[parameter].dtype.itemsize
         at = group.stack + argument.offset
-        words = _rows(group)[group.lanes, at : at + size]
-        r[parameter] = np.ascontiguousarray(words).view(r[parameter].dtype)[:, 0]
+        words = _rows(group)[group.lanes, at : at + dtype.itemsize]
+        r[parameter] = np.ascontiguousarray(words).view(dtype)[:, 0]
+        taken = _taken(group, at, dtype.itemsize, dtype, None)
+        if taken is not None:
+            undefined[parameter] = taken
         return
     offset, size = parameter
-    at = top + offset
-    rows = _rows(group)
     if argument.place >= 0:
-        value = group.full(group.r[argument.place])
-        data = np.ascontiguousarray(value).view(np.uint8).reshape(group.n, -1)
-        size = min(size, data.shape[1])
-        rows[group.lanes, at : at + size] = data[:, :size]
+        data = _octets(group, group.r[argument.place])
+        _put(group, top + offset, data, unknown, size)
         return
-    size = min(size, argument.size)
-    start = group.stack + argument.offset
-    rows[group.lanes, at : at + size] = rows[group.lanes, start : start + size]
+    _move(group, top + offset, group.stack + argument.offset, min(size, argument.size))
 
 
 def copy_results(
-    group: Group, plan: CallPlan, callee: Routine, top: int, values: list[Array | None]
+    group: Group,
+    plan: CallPlan,
+    callee: Routine,
+    top: int,
+    values: list[Array | None],
+    unknown: list[Unknown | None],
 ) -> None:
     """After a return: results from the callee's frame (at ``top``) or registers to the caller."""
-    for argument, result, value in zip(plan.results, callee.results, values, strict=False):
+    for argument, result, value, lost in zip(
+        plan.results, callee.results, values, unknown, strict=False
+    ):
         if isinstance(result, int):
             assert value is not None
             if argument.place >= 0:
-                old = group.r[argument.place]
-                group.r[argument.place] = (
-                    value if value.dtype == old.dtype else value.astype(old.dtype)
+                dtype = group.r[argument.place].dtype
+                group.r[argument.place] = value if value.dtype == dtype else value.astype(dtype)
+                group.mark(
+                    argument.place, None if lost is None else (lost[0].astype(dtype), lost[1]), None
                 )
             elif argument.offset >= 0:
-                data = np.ascontiguousarray(group.full(value)).view(np.uint8).reshape(group.n, -1)
-                at = group.stack + argument.offset
-                _rows(group)[group.lanes, at : at + data.shape[1]] = data
+                _put(group, group.stack + argument.offset, _octets(group, value), lost)
             continue
         offset, size = result
-        rows = _rows(group)
-        data = rows[group.lanes, top + offset : top + offset + size]
         if argument.place >= 0:
+            data = _rows(group)[group.lanes, top + offset : top + offset + size]
             dtype = group.r[argument.place].dtype
             group.r[argument.place] = np.ascontiguousarray(data).view(dtype)[:, 0]
+            group.mark(argument.place, _taken(group, top + offset, size, dtype, None), None)
         elif argument.offset >= 0:
-            size = min(size, argument.size)
-            at = group.stack + argument.offset
-            rows[group.lanes, at : at + size] = data[:, :size]
+            _move(group, group.stack + argument.offset, top + offset, min(size, argument.size))
 
 
-def _argument_bytes(group: Group, argument: Argument) -> Array:
-    """uint8 [lanes, size]."""
+def _argument_bytes(group: Group, argument: Argument, site: Site) -> Array:
+    """An argument of a built-in function, uint8 [lanes, size]; it must be defined."""
+    unknown = group.undefined.get(argument.place)
+    if argument.place < 0:
+        begin = group.stack + argument.offset
+        size = argument.size if argument.size in (1, 2, 4, 8) else 1
+        unknown = _taken(group, begin, size, f"u{size}", site)
+    if unknown is not None:
+        group.observe(unknown, None, site)
     if argument.place >= 0:
-        value = group.full(group.r[argument.place])
-        return np.ascontiguousarray(value).view(np.uint8).reshape(group.n, -1)
+        return _octets(group, group.r[argument.place])
     at = group.stack + argument.offset
     data: Array = _rows(group)[group.lanes, at : at + argument.size]
     return data
@@ -179,9 +250,8 @@ def _store_result(group: Group, argument: Argument, result: Array) -> None:
     if argument.place >= 0:
         dtype: Any = group.r[argument.place].dtype
         group.r[argument.place] = result.astype(dtype)
+        group.mark(argument.place, None, None)
         return
     if argument.offset < 0:
         return
-    data = np.ascontiguousarray(result).view(np.uint8).reshape(group.n, -1)[:, : argument.size]
-    at = group.stack + argument.offset
-    _rows(group)[group.lanes, at : at + data.shape[1]] = data
+    _put(group, group.stack + argument.offset, _octets(group, result), None, argument.size)

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..isa.protocol import Array, BoolArray, Registers, Site
+from ..isa.protocol import Array, BoolArray, Registers, Site, Unknown
 from ..numerics.bits import pack_lanes
 from ..windows import LOCAL_SIZE, LOCAL_WINDOW, SHARED_SIZE, SHARED_WINDOW
-from . import access, calls
+from . import access, calls, definedness
 from .access import Access
 from .arrival import Arrival
 
@@ -34,7 +34,9 @@ __all__ = ["Frame", "Group", "WarpArrangement", "take_registers"]
 class Frame:
     """A caller that waits for its callee: where to return to, and its registers by position."""
 
-    __slots__ = ("chain", "depth", "parent", "parent_position", "plan", "r", "routine", "stack")
+    __slots__ = (
+        "chain", "depth", "parent", "parent_position", "plan", "r", "routine", "stack", "undefined",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -45,6 +47,7 @@ class Frame:
         parent_position: Array | None,
         chain: int,
         stack: int,
+        undefined: dict[int, Unknown],
     ) -> None:
         self.routine = routine
         self.plan = plan
@@ -57,6 +60,8 @@ class Frame:
         self.depth: int = 1 if parent is None else parent.depth + 1
         #: the local-memory offset of the caller's frame
         self.stack = stack
+        #: the undefined bits of its registers
+        self.undefined = undefined
 
 
 def take_registers(r: Registers, at: Array, live: Sequence[int]) -> Registers:
@@ -95,6 +100,11 @@ class Group:
         self.partition = partition
         self.turns = 0
         self.seen: tuple[Any, ...] | None = None
+        #: the undefined bits of registers that have any
+        self.undefined: dict[int, Unknown] = {}
+        #: those of what the next store writes, one entry for each element, and the last load read
+        self.storing: list[Unknown | None] | None = None
+        self.loaded: list[Unknown | None] | None = None
 
     # --- lanes ----------------------------------------------------------------------------------
 
@@ -195,12 +205,6 @@ class Group:
     ) -> None:
         access.store(self, Access(space, size, len(values), site), address, values, mask)
 
-    def never_written(
-        self, space: str, address: Array, size: int, count: int, mask: BoolArray | None, site: Site
-    ) -> Array:
-        what = Access(space, size, count, site, align=size)
-        return access.never_written(self, what, address, mask)
-
     def atomic(
         self,
         space: str,
@@ -250,6 +254,42 @@ class Group:
                 what = Access("global", int(n), 1, site, align=size)
                 at[chosen] = access.place_in(self, what, self.full(source), part).at
         self.service("async_copies").issue(self.wave, lanes, to.at, at, size, count, site)
+
+    # --- undefined bits -------------------------------------------------------------------------
+
+    def mark(self, place: int, unknown: Unknown | None, mask: BoolArray | None) -> None:
+        """A register is written in the lanes of a mask: these of its bits are undefined now."""
+        now = definedness.marked(self.undefined.get(place), unknown, mask, self.r[place])
+        if now is None:
+            self.undefined.pop(place, None)
+        else:
+            self.undefined[place] = now
+
+    def observe(self, unknown: Unknown, mask: BoolArray | None, site: Site, name: str = "") -> None:
+        """Undefined bits matter in the lanes of a mask: a finding if there are any."""
+        definedness.observe(self, [(unknown, name)], mask, site)
+
+    def observe_all(
+        self, found: Sequence[tuple[Unknown, str]], mask: BoolArray | None, site: Site
+    ) -> None:
+        """The same for several registers of an instruction, by name."""
+        definedness.observe(self, found, mask, site)
+
+    def from_memory(self, origin: Array) -> BoolArray:
+        """For origins of undefined bits: whether they were loaded."""
+        loaded: BoolArray = np.array([o.site is not None for o in self.wave.origins.known])[origin]
+        return loaded
+
+    def describe_origin(self, number: int, site: Site, note: str) -> None:
+        """Say which part of its operand ``site`` read undefined bits from."""
+        origin = self.wave.origins.known[number]
+        if origin.site is site and not origin.note:
+            origin.note = note
+
+    def take_loaded(self) -> list[Unknown | None] | None:
+        """The undefined bits of what the last load read; None if there were none."""
+        found, self.loaded = self.loaded, None
+        return found
 
     # --- reports --------------------------------------------------------------------------------
 
@@ -335,6 +375,8 @@ class Group:
         )  # fmt: skip
         new.frame = self.frame
         new.stack = self.stack
+        if self.undefined:
+            new.undefined = definedness.take_unknown(self.undefined, at, live)
         if self.frame is not None:
             new.position = at if self.position is None else self.position[at]
         return new
@@ -345,6 +387,8 @@ class Group:
             return
         at = np.flatnonzero(self.active)
         self.r = take_registers(self.r, at, live)
+        if self.undefined:
+            self.undefined = definedness.take_unknown(self.undefined, at, live)
         self.lanes = self.lanes[at]
         if self.frame is not None:
             self.position = at if self.position is None else self.position[at]

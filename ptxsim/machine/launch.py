@@ -14,8 +14,10 @@ from ..resolve.typed import Symbol, TypedModule
 from ..windows import CODE_BASE
 from .async_copies import AsyncCopies
 from .builtins import Heap
+from .bulk_copies import BulkCopies
 from .faults import Stop
 from .group import Group
+from .mbarriers import Mbarriers
 from .memory import Allocation, GlobalMemory
 from .scheduler import Limits, Scheduler
 from .watch import Watch
@@ -76,6 +78,8 @@ class LaunchRecord:
     wave_ctas: int | None = None
     memory_limit: int = 8 << 30
     wmma_rule: str = "ptx"
+    #: follow undefined bits and report them where they matter
+    initcheck: bool = True
     group_type: type[Group] = Group
     #: what checks listen to, for all waves of the launch
     watch: Watch | None = None
@@ -183,7 +187,7 @@ def run(record: LaunchRecord, sink: FindingSink) -> Outcome:
     shared = module.shared_layout(record.entry)
     link = Link(
         variables, functions, parameters, shared, module.target, record.wmma_rule,
-        watched=record.watch is not None,
+        watched=record.watch is not None, initcheck=record.initcheck,
     )  # fmt: skip
     program = compile_program(module, record.entry, link)
     outcome = Outcome(memory, buffers, program, False)
@@ -194,9 +198,11 @@ def run(record: LaunchRecord, sink: FindingSink) -> Outcome:
     with np.errstate(all="ignore"):
         try:
             for ctas in _waves(record):
+                early = record.schedule == "early-async"
                 services: dict[str, Any] = {
                     "clock": clock, "heap": heap, "printf": outcome.printf,
-                    "async_copies": AsyncCopies(early=record.schedule == "early-async"),
+                    "async_copies": AsyncCopies(early), "bulk_copies": BulkCopies(early),
+                    "mbarriers": Mbarriers(),
                 }  # fmt: skip
                 wave = Wave(
                     program, geometry, ctas, memory, sink, services,
@@ -222,7 +228,15 @@ def _run_wave(wave: Wave, record: LaunchRecord, limits: Limits) -> None:
         parts = [wave.all_lanes[which[warps] == p] for p in range(4)]
         partitions = [p for p in parts if len(p)]
     scheduler = Scheduler(wave, limits, record.group_type, shuffle)
-    scheduler.run(scheduler.start(partitions))
+    if wave.watch is not None:
+        wave.watch.wave_began(wave)
+    try:
+        scheduler.run(scheduler.start(partitions))
+        for name in ("async_copies", "bulk_copies", "mbarriers"):
+            wave.service(name).finish(wave)
+    finally:
+        if wave.watch is not None:
+            wave.watch.wave_ended(wave)
 
 
 def _waves(record: LaunchRecord) -> list[Array]:

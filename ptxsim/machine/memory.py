@@ -14,9 +14,11 @@ import numpy as np
 
 from ..isa.protocol import Array
 
-__all__ = ["Allocation", "GlobalMemory", "OutOfMemory"]
+__all__ = ["ARENA", "Allocation", "GlobalMemory", "OutOfMemory"]
 
 _GUARD = 256
+#: Where the arena begins for 32-bit addresses, the lower of its two places.
+ARENA = 0x1000_0000
 
 
 class OutOfMemory(Exception):

@@ -16,14 +16,15 @@ from heapq import heappop, heappush
 
 import numpy as np
 
-from ..isa.protocol import Array, BoolArray, Registers
+from ..isa.protocol import Array, BoolArray, Registers, Unknown
 from ..numerics.bits import pack_lanes
 from ..program import Block, CallPlan, Routine
 from . import calls
 from .barriers import Barriers
+from .definedness import merge_unknown, take_unknown
 from .faults import Stop
 from .group import Frame, Group, take_registers
-from .waiting import explain
+from .waiting import deadlock, explain, land_copies
 from .wave import Wave
 
 __all__ = ["Limits", "Scheduler"]
@@ -87,8 +88,11 @@ class Scheduler:
                 if group is None:
                     continue
             r = group.r
-            for step in block.steps:
-                step(r, group)
+            if block.checked is not None:
+                block.checked.run(r, group)
+            else:
+                for step in block.steps:
+                    step(r, group)
             block.executions += 1
             block.lane_executions += group.n_active
             self.limits.left -= block.length
@@ -123,8 +127,8 @@ class Scheduler:
             if not self._later:
                 return None
             later, self._later = self._later, []
-            if self._stuck(later):
-                self._deadlock(later)
+            if self._stuck(later) and not land_copies(self.wave):
+                deadlock(self.wave, later, list(self._waiting.values()))
             for group in later:
                 self.push(group)
         _, key = heappop(self._heap)
@@ -215,18 +219,26 @@ class Scheduler:
     # --- calls ----------------------------------------------------------------------------------
 
     def call(
-        self, group: Group, routine: Routine, plan: CallPlan, r: Registers, stack: int
+        self,
+        group: Group,
+        routine: Routine,
+        plan: CallPlan,
+        r: Registers,
+        stack: int,
+        undefined: dict[int, Unknown],
     ) -> Group | None:
         """Enter ``routine`` with register file ``r``; the caller goes on at ``plan.after``."""
         parent = group.frame
         key = (parent.chain if parent else 0, group.routine.index, plan.after.index)
         chain = self._chains.setdefault(key, len(self._chains) + 1)
         group.frame = Frame(
-            group.routine, plan, group.r, parent, group.position, chain, group.stack
-        )
+            group.routine, plan, group.r, parent, group.position, chain, group.stack,
+            group.undefined,
+        )  # fmt: skip
         group.position = None
         group.routine = routine
         group.r = r
+        group.undefined = undefined
         group.stack = stack
         group.block = routine.blocks[0]
         return group
@@ -241,11 +253,15 @@ class Scheduler:
         results = [p for p in callee.results if isinstance(p, int)]
         group.compact(results)
         values = [group.r[p] if isinstance(p, int) else None for p in callee.results]
+        unknown = [group.undefined.get(p) if isinstance(p, int) else None for p in callee.results]
         if group.position is None:
             group.r = list(frame.r)
+            group.undefined = dict(frame.undefined)
             group.position = frame.parent_position
         else:
-            group.r = take_registers(frame.r, group.position, frame.plan.after.live)
+            live = frame.plan.after.live
+            group.r = take_registers(frame.r, group.position, live)
+            group.undefined = take_unknown(frame.undefined, group.position, live)
             if frame.parent is None:
                 group.position = None
             elif frame.parent_position is not None:
@@ -254,7 +270,7 @@ class Scheduler:
         group.frame = frame.parent
         group.stack = frame.stack
         group.block = frame.plan.after
-        calls.copy_results(group, frame.plan, callee, top, values)
+        calls.copy_results(group, frame.plan, callee, top, values, unknown)
         return group
 
     # --- merging --------------------------------------------------------------------------------
@@ -273,6 +289,7 @@ class Scheduler:
         sizes = [g.n for g in groups]
         r = _merge_registers([g.r for g in groups], sizes, live, order)
         new = self.group_type(self.wave, first.routine, first.block, r, lanes, first.partition)
+        new.undefined = merge_unknown([g.undefined for g in groups], sizes, live, order)
         new.stack = first.stack
         new.turns = min(g.turns for g in groups)
         new.frame, new.position = _merge_frames(
@@ -334,8 +351,11 @@ class Scheduler:
                 block = g.block
                 go = g.subset(at, block.live)
                 assert block.transfer is not None
-                for step in block.steps:
-                    step(go.r, go)
+                if block.checked is not None:
+                    block.checked.run(go.r, go)
+                else:
+                    for step in block.steps:
+                        step(go.r, go)
                 block.executions += 1
                 block.lane_executions += go.n
                 rest = block.transfer(go.r, go)
@@ -365,23 +385,6 @@ class Scheduler:
             group.seen = now
         return stuck
 
-    def _deadlock(self, later: list[Group]) -> None:
-        waiting = list(self._waiting.values())
-        group = later[0]
-        group.compact(group.block.live)
-        others = [g.block.site for g in (*later[1:], *waiting) if g.block.site is not None]
-        where = "; ".join(f"others at line {s.line} ('{s.text}')" for s in others[:3])
-        self.wave.report(
-            "deadlock",
-            "this loop can never end: memory and registers do not change any more"
-            + (f"; {where}" if where else ""),
-            group.block.site,
-            group.lanes,
-            help="check who should write what the loop waits for, and whether it still runs",
-            other_line=others[0].line if others else None,
-            fatal=True,
-        )
-
     def _over_budget(self, group: Group) -> None:
         group.compact(())
         self.wave.report(
@@ -400,13 +403,16 @@ class Scheduler:
         entry = self.wave.program.entry
         self.wave.reserve_local(entry.frame_size, None, self.wave.all_lanes)
         parts = [self.wave.all_lanes] if partitions is None else partitions
-        return [
+        groups = [
             self.group_type(
                 self.wave, entry, entry.blocks[0], list(entry.template), lanes,
                 0 if partitions is None else number,
             )
             for number, lanes in enumerate(parts)
         ]  # fmt: skip
+        for group in groups:
+            group.undefined = dict(entry.undefined)
+        return groups
 
 
 def _same(a: Array, b: Array) -> bool:
@@ -443,7 +449,7 @@ def _merge_frames(
     if all(f is first for f, _ in items):
         at = np.concatenate(positions).take(order)
         return first, at
-    levels: list[tuple[Frame, Registers]] = []
+    levels: list[tuple[Frame, Registers, dict[int, Unknown]]] = []
     current: list[tuple[Frame | None, Array]]
     current = [(f, p) for (f, _), p in zip(items, positions, strict=True)]
     parent: Frame | None = None
@@ -455,11 +461,19 @@ def _merge_frames(
             parent = head
             parent_position = np.concatenate([p for _, p in current]).take(order)
             break
-        files = []
+        live = head.plan.after.live
+        files, unknown = [], []
         for f, p in current:
             assert f is not None
-            files.append(take_registers(f.r, p, f.plan.after.live))
-        levels.append((head, _merge_registers(files, sizes, head.plan.after.live, order)))
+            files.append(take_registers(f.r, p, live))
+            unknown.append(take_unknown(f.undefined, p, live))
+        levels.append(
+            (
+                head,
+                _merge_registers(files, sizes, live, order),
+                merge_unknown(unknown, sizes, live, order),
+            )
+        )
         above: list[tuple[Frame | None, Array]] = []
         for f, p in current:
             assert f is not None
@@ -469,7 +483,9 @@ def _merge_frames(
         current = above
     frame = parent
     position = parent_position
-    for head, r in reversed(levels):
-        frame = Frame(head.routine, head.plan, r, frame, position, head.chain, head.stack)
+    for head, r, undefined in reversed(levels):
+        frame = Frame(
+            head.routine, head.plan, r, frame, position, head.chain, head.stack, undefined
+        )
         position = None
     return frame, position

@@ -6,10 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from ..isa.protocol import Array, Site
 from .barriers import Barriers
 from .group import Group
+from .mbarriers import Mbarrier
+from .wave import Wave
 
-__all__ = ["explain"]
+__all__ = ["deadlock", "explain", "land_copies"]
 
 
 def _whereabouts(
@@ -35,6 +38,68 @@ def _ranges(numbers: list[int]) -> str:
         else:
             parts.append([n, n])
     return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)
+
+
+def land_copies(wave: Wave) -> bool:
+    """Land what is in flight, which no wait may have asked for; whether anything was."""
+    return bool(wave.service("bulk_copies").land_all(wave))
+
+
+def deadlock(wave: Wave, later: list[Group], waiting: list[Group]) -> None:
+    """Report loops that can never end; the report ends the launch."""
+    barriers = wave.service("mbarriers")
+    for group in later:
+        group.compact(group.block.live)
+        found = barriers.waited_for(group.lanes)
+        if found is not None:
+            _mbarrier_deadlock(wave, *found)
+    group = later[0]
+    others = [g.block.site for g in (*later[1:], *waiting) if g.block.site is not None]
+    where = "; ".join(f"others at line {s.line} ('{s.text}')" for s in others[:3])
+    wave.report(
+        "deadlock",
+        "this loop can never end: memory and registers do not change any more"
+        + (f"; {where}" if where else ""),
+        group.block.site,
+        group.lanes,
+        help="check who should write what the loop waits for, and whether it still runs",
+        other_line=others[0].line if others else None,
+        fatal=True,
+    )
+
+
+def _mbarrier_deadlock(wave: Wave, b: Mbarrier, site: Site, lanes: Array) -> None:
+    message = (
+        f"'{site.text}' waits for ever: the mbarrier of line {b.site.line}, at shared address"
+        f" {b.place % wave.shared_stride:#x}, is in {b}, and no thread or copy can change that"
+    )
+    class_, cure = "deadlock", _cure(b)
+    if b.phase == 1 and b.observed < 0:
+        # had it come before phase 0 was complete, the same wait would have passed at once
+        class_ = "mbarrier"
+        message += "; no wait has seen phase 0 complete, whose parity is the other one"
+        cure = "wait with the parity of the phase whose data is needed: 0 for the first one"
+    wave.report(
+        class_,
+        message,
+        site,
+        lanes,
+        help=cure,
+        other_line=b.site.line,
+        fatal=True,
+        phase=b.phase,
+        pending=b.pending,
+        expected=b.expected,
+        tx_count=b.tx,
+    )
+
+
+def _cure(b: Mbarrier) -> str:
+    if b.pending and b.tx <= 0:
+        return "a phase needs as many arrivals as mbarrier.init counts; expect_tx is none"
+    if b.tx:
+        return "the bytes of expect_tx are those of the copies that signal the mbarrier"
+    return "compare the phase that the wait asks for with the phases that arrivals complete"
 
 
 def explain(scheduler: Any, waiting: list[Group], barriers: Barriers) -> None:

@@ -24,6 +24,14 @@ __all__ = ["Several", "Watch", "combine"]
 class Watch:
     """The events; a check overrides those that it needs."""
 
+    # --- waves ----------------------------------------------------------------------------------
+
+    def wave_began(self, wave: Wave) -> None:
+        """A wave of CTAs begins."""
+
+    def wave_ended(self, wave: Wave) -> None:
+        """It has ended, or was stopped."""
+
     # --- accesses -------------------------------------------------------------------------------
 
     def load(self, group: Group, access: Access, place: Place) -> None:
@@ -37,7 +45,9 @@ class Watch:
 
     # --- barriers and fences --------------------------------------------------------------------
 
-    def barrier_arrived(self, wave: Wave, barrier: int, lanes: Array, waits: bool) -> None:
+    def barrier_arrived(
+        self, wave: Wave, barrier: int, lanes: Array, waits: bool, site: Site
+    ) -> None:
         """Lanes arrive at a CTA barrier; those that do not wait (bar.arrive) only give order."""
 
     def barrier_opened(self, wave: Wave, barrier: int, ctas: Array) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..isa.protocol import Array, Site
 from ..numerics.bits import pack_lanes
-from ..program import Program
+from ..program import Origins, Program
 from .faults import Stop
 from .memory import GlobalMemory
 from .watch import Watch
@@ -91,12 +91,20 @@ class Wave:
         self.shared_size = program.shared.size(geometry.dynamic_shared)
         self.shared_stride = max(-(-self.shared_size // 128) * 128, 128)
         self.shared = np.zeros(len(ctas) * self.shared_stride, np.uint8)
-        self.shared_views = {s: self.shared.view(f"u{s}") for s in (1, 2, 4, 8)}
-        #: 255 for each byte of shared memory that was written, where an instruction asks for it
+        self.shared_views = _views(self.shared)
+        #: ones for the bits of shared memory that were written, where undefined bits are followed
         self.shared_written: dict[int, Array] | None = None
-        if program.reads_tiles:
-            written = np.zeros_like(self.shared)
-            self.shared_written = {s: written.view(f"u{s}") for s in (1, 2, 4, 8)}
+        #: the same for local memory
+        self.local_written: dict[int, Array] | None = None
+        self.checked = program.origins is not None
+        #: where stored undefined bits came from: a number for each 4 bytes of a space
+        self.kept_origins: dict[str, Array] = {}
+        self._gathers_left = 0
+        self._all_written = False
+        if self.checked:
+            written = np.zeros_like(self.shared).reshape(len(ctas), -1)
+            written[:, self.shared_size :] = 0xFF
+            self.shared_written = _views(written.reshape(-1))
         self.local_stride = 0
         self.local = np.zeros(0, np.uint8)
         self.local_views: dict[int, Array] = {}
@@ -121,9 +129,82 @@ class Wave:
         grown = np.zeros((self.size, stride), np.uint8)
         if self.local_stride:
             grown[:, : self.local_stride] = self.local.reshape(self.size, -1)
+        old_stride = self.local_stride
         self.local = grown.reshape(-1)
         self.local_stride = stride
-        self.local_views = {s: self.local.view(f"u{s}") for s in (1, 2, 4, 8)}
+        self.local_views = _views(self.local)
+        if self.checked:
+            self._grow_shadow(old_stride)
+
+    # --- undefined bits -------------------------------------------------------------------------
+
+    @property
+    def origins(self) -> Origins:
+        """Where undefined bits come from; only where they are followed."""
+        assert self.program.origins is not None
+        return self.program.origins
+
+    def _grow_shadow(self, old_stride: int) -> None:
+        written = np.zeros((self.size, self.local_stride), np.uint8)
+        if self.local_written is not None:
+            written[:, :old_stride] = self.local_written[1].reshape(self.size, -1)
+        self.local_written = _views(written.reshape(-1))
+        kept = self.kept_origins.get("local")
+        if kept is not None:
+            grown = np.zeros((self.size, self.local_stride // 4), np.int32)
+            grown[:, : old_stride // 4] = kept.reshape(self.size, -1)
+            self.kept_origins["local"] = grown.reshape(-1)
+
+    def keep_origins(self, space: str) -> Array:
+        """The numbers of a space, to be changed."""
+        if space not in self.kept_origins:
+            size = len(self.shared if space == "shared" else self.local)
+            self.kept_origins[space] = np.zeros(size // 4, np.int32)
+        return self.kept_origins[space]
+
+    def shared_complete(self) -> bool:
+        """Whether every byte of shared memory is written; looked up now and then only."""
+        if self.shared_written is None or self._all_written:
+            return True
+        self._gathers_left -= 1
+        if self._gathers_left < 0:
+            self._gathers_left = 8 + len(self.shared) // 65536
+            words = self.shared_written[8]
+            self._all_written = bool((words == ~np.uint64(0)).all())
+        return self._all_written
+
+    def shared_incomplete(self) -> None:
+        """Undefined bits were stored to shared memory."""
+        self._all_written = False
+
+    def mark_written(self, at: Array, size: int) -> None:
+        """``size`` bytes at each of these offsets into shared memory are written by a copy."""
+        if self.shared_written is not None and not self._all_written:
+            for k in range(size):
+                self.shared_written[1][at + k] = 0xFF
+
+    def mark_copied(self, at: Array, source: Array, reads: Array | None = None) -> None:
+        """Single bytes of shared memory are copied from the arena, or filled where not ``reads``.
+
+        Undefined bytes stay undefined.
+        """
+        if self.shared_written is None:
+            return
+        shadow = np.full(len(at), 0xFF, np.uint8)
+        chosen = slice(None) if reads is None else reads
+        shadow[chosen] = self.memory.shadow[source[chosen]]
+        self.shared_written[1][at] = shadow
+        if (shadow != 0xFF).any():
+            self._all_written = False
+
+    def forget_local(self, lanes: Array, begin: int, end: int) -> None:
+        """A new frame of these lanes: its bytes are undefined."""
+        if self.local_written is None or begin >= end:
+            return
+        self.local_written[1].reshape(self.size, -1)[lanes, begin:end] = 0
+        kept = self.kept_origins.get("local")
+        if kept is not None:
+            kept.reshape(self.size, -1)[lanes, begin // 4 : -(-end // 4)] = 0
 
     def service(self, name: str) -> Any:
         """A part of the machine by name."""
@@ -265,6 +346,14 @@ class Wave:
         )
         if fatal:
             raise Stop
+
+    def count_more(self, class_: str, site: Site | None, count: int, **values: Any) -> None:
+        """Add to the count of a finding that was reported before."""
+        self._sink(class_, "", site, count=count, **values)
+
+
+def _views(data: Array) -> dict[int, Array]:
+    return {s: data.view(f"u{s}") for s in (1, 2, 4, 8)}
 
 
 def _one(value: int) -> Array:

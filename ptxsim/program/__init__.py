@@ -2,6 +2,7 @@
 
 from .compile import compile_program, reachable_functions
 from .control import Argument, CallPlan, ControlBinder
+from .definedness import Origin, Origins
 from .dump import dump_cfg, dump_program
 from .model import Block, InstructionSite, Link, Program, Routine
 
@@ -12,6 +13,8 @@ __all__ = [
     "ControlBinder",
     "InstructionSite",
     "Link",
+    "Origin",
+    "Origins",
     "Program",
     "Routine",
     "compile_program",

@@ -2,22 +2,24 @@
 
 The register file of a routine is a list of arrays: first the declared registers, then places for
 constants (their value is in the template), for values derived just before an instruction (special
-registers, negated predicates, truncations), and shadow flags of registers that may be undefined.
+registers, negated predicates, truncations), and tags of registers that hold fragments.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ..errors import InternalError
-from ..isa.protocol import Array, BoolArray, Registers, Step
+from ..isa.protocol import Array, BoolArray, Registers, Step, Unknown
 from ..isa.record import Mods, OperandSpec
 from ..numerics import select
 from ..resolve.typed import (
     AddressOperand,
+    CallOperand,
     Constant,
     FunctionRef,
     Negated,
@@ -30,10 +32,10 @@ from ..resolve.typed import (
     TypedFunction,
     TypedInstruction,
 )
-from ..types import ScalarType, bits_dtype
+from ..types import SCALAR_TYPES, ScalarType, bits_dtype
 from .model import InstructionSite, Link
 
-__all__ = ["InstructionBinder", "Places", "constant_array", "registers_of"]
+__all__ = ["InstructionBinder", "Places", "Source", "constant_array", "registers_of"]
 
 Write = Callable[[Registers, Array, "BoolArray | None"], None]
 
@@ -53,7 +55,6 @@ class Places:
         self.link = link
         self.template: Registers = [constant_array(0, r.type.bits) for r in function.registers]
         self._constants: dict[tuple[int, int], int] = {}
-        self.shadows: dict[int, int] = {}
         self.tags: dict[int, int] = {}
 
     def new(self, initial: Array) -> int:
@@ -65,10 +66,6 @@ class Places:
         if key not in self._constants:
             self._constants[key] = self.new(constant_array(bits, width))
         return self._constants[key]
-
-    def shadow(self, register: int) -> None:
-        """Give a register a flag that says where it is undefined."""
-        self.shadows[register] = self.new(np.array([True]))
 
     def tag(self, register: int) -> None:
         """Give a register a tag that says which wmma fragment it holds."""
@@ -108,6 +105,22 @@ def registers_of(value: object) -> list[int]:
     return []
 
 
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A source as it is read: its place, and the register that it comes from (-1: none)."""
+
+    place: int
+    register: int
+    type: ScalarType
+    width: int
+    #: the register has another width, and is cut or extended to ``width``
+    resized: bool
+
+    def seen(self, bits: Array) -> Array:
+        """Bits of the register as bits of the source."""
+        return bits.astype(bits_dtype(self.width)) if self.resized else bits
+
+
 class InstructionBinder:
     """Binds one instruction; ``before`` and ``after`` collect the small steps around it."""
 
@@ -124,6 +137,9 @@ class InstructionBinder:
         self.wmma_rule = places.link.wmma_rule
         self.before: list[Step] = []
         self.after: list[Step] = []
+        #: of a pure instruction: what it reads, and the place, type and widening of its results
+        self.pure_sources: list[Source] = []
+        self.pure_targets: list[tuple[int, ScalarType, Callable[[Array], Array] | None]] = []
         self._specs = {s.name: s for s in instruction.form.operands}
 
     # --- operands -------------------------------------------------------------------------------
@@ -246,24 +262,11 @@ class InstructionBinder:
         return lambda r, value, mask: plain(r, widen(value), mask)
 
     def _plain_writer(self, place: int) -> Write:
-        shadow = self.places.shadows.get(place)
-        if shadow is None:
 
-            def write(r: Registers, value: Array, mask: BoolArray | None) -> None:
-                r[place] = value if mask is None else select(mask, value, r[place])
+        def write(r: Registers, value: Array, mask: BoolArray | None) -> None:
+            r[place] = value if mask is None else select(mask, value, r[place])
 
-            return write
-        flag = shadow
-
-        def write_and_define(r: Registers, value: Array, mask: BoolArray | None) -> None:
-            if mask is None:
-                r[place] = value
-                r[flag] = _FALSE
-            else:
-                r[place] = select(mask, value, r[place])
-                r[flag] = r[flag] & ~mask
-
-        return write_and_define
+        return write
 
     # --- guard and address ----------------------------------------------------------------------
 
@@ -339,21 +342,30 @@ class InstructionBinder:
                 continue
             value = self.operand(spec.name)
             if spec.read:
-                sources.extend(self.sources(spec.name))
+                places = self.sources(spec.name)
+                sources.extend(places)
+                self._note_sources(spec, places)
             if spec.written:
                 targets.extend(self._targets(value, self._type(spec)))
                 if spec.pair and not isinstance(value, PredicatePair):
                     function = _first_of(function)
         for at, (place, type_, have) in enumerate(targets):
+            widen = None
             if place >= 0 and type_.kind != "p" and have != max(type_.bits, 8):
-                function = _widen_result(function, at, len(targets), _widener(type_, have))
+                widen = _widener(type_, have)
+                function = _widen_result(function, at, len(targets), widen)
+            self.pure_targets.append((place, type_, widen))
         places = [t[0] for t in targets]
         step = _step(function, sources, places)
         guard = self.instruction.guard
         if guard is not None:
             step = _guarded(function, sources, places, guard.index, self.instruction.guard_negated)
-        self._propagate(places)
         return step
+
+    def _note_sources(self, spec: OperandSpec, places: list[int]) -> None:
+        type_ = self._type(spec)
+        for place, (register, resized) in zip(places, self._elements_read(spec), strict=True):
+            self.pure_sources.append(Source(place, register, type_, _width(type_), resized))
 
     def _targets(self, value: Any, type_: ScalarType) -> list[tuple[int, ScalarType, int]]:
         if isinstance(value, PredicatePair):
@@ -365,112 +377,153 @@ class InstructionBinder:
             for e in elements
         ]
 
-    # --- undefined registers --------------------------------------------------------------------
+    # --- undefined bits -------------------------------------------------------------------------
 
-    def read_registers(self, without: Collection[str] = ()) -> list[int]:
+    def reads(self, spec: OperandSpec) -> bool:
+        """Whether the instruction has this operand and reads registers of it."""
+        return spec.name in self.instruction.operands and (spec.read or spec.kind != "value")
+
+    def read_registers(self) -> list[int]:
         """Registers that the instruction reads as operands, the guard not counted."""
         out = []
         for spec in self.instruction.form.operands:
-            if spec.name in without:
-                continue
-            value = self.instruction.operands.get(spec.name)
-            if value is not None and (spec.read or spec.kind != "value"):
-                out.extend(registers_of(value))
+            if self.reads(spec):
+                out.extend(registers_of(self.instruction.operands[spec.name]))
         return out
 
-    def _propagate(self, targets: list[int]) -> None:
-        """After a pure instruction: its results are undefined where a source is."""
-        shadows = self.places.shadows
-        sources = [shadows[s] for s in self.read_registers() if s in shadows]
-        flags = [shadows[t] for t in targets if t in shadows]
-        if not flags:
-            return
-        guard = self.guard()
-
-        def propagate(r: Registers, g: Any) -> None:
-            undefined: Array = _FALSE
-            for s in sources:
-                undefined = undefined | r[s]
-            p = guard(r)
-            for flag in flags:
-                r[flag] = undefined if p is None else (undefined & p) | (r[flag] & ~p)
-
-        self.after.append(propagate)
+    def written_registers(self) -> list[int]:
+        """Registers that the instruction writes."""
+        out = []
+        for spec in self.instruction.form.operands:
+            value = self.instruction.operands.get(spec.name)
+            if isinstance(value, CallOperand):
+                out += [p for result in value.results for p in registers_of(result)]
+            elif spec.written:
+                out += registers_of(value)
+        return out
 
     def _elements(self, name: str) -> tuple[Any, ...]:
         value = self.operand(name)
         if isinstance(value, AddressOperand):
             return (value.base,)
+        if isinstance(value, CallOperand):
+            return (value.callee,)
         return value.elements if isinstance(value, RegisterGroup) else (value,)
+
+    def _elements_read(self, spec: OperandSpec) -> list[tuple[int, bool]]:
+        """For each element its register, or -1, and whether it is read in another width."""
+        out = []
+        for element in self._elements(spec.name):
+            if isinstance(element, Negated):
+                element = element.register
+            if not isinstance(element, Register):
+                out.append((-1, False))
+                continue
+            resized = spec.kind == "value" and (_width(element.type) != _width(self._type(spec)))
+            out.append((element.index, resized))
+        return out
+
+    def _sources_of(self, name: str) -> list[Source]:
+        spec = self._specs[name]
+        type_ = self._type(spec) if spec.kind == "value" else SCALAR_TYPES["b64"]
+        return [
+            Source(-1, register, type_, _width(type_), resized)
+            for register, resized in self._elements_read(spec)
+        ]
 
     def register_names(self, name: str) -> list[str]:
         """The names of the elements of an operand, empty for those that are no registers."""
-        return [e.name if isinstance(e, Register) else "" for e in self._elements(name)]
+        elements = [e.register if isinstance(e, Negated) else e for e in self._elements(name)]
+        return [e.name if isinstance(e, Register) else "" for e in elements]
 
-    def undefined_flags(self, name: str) -> list[int]:
-        """Where the flags of possibly undefined elements of an operand are, or -1."""
-        return self._beside(name, self.places.shadows)
+    def unknown(self, name: str) -> Callable[[Registers, Any], list[Unknown | None] | None]:
+        """The undefined bits of the elements of a source, where they come from; None: no bits."""
+        sources = self._sources_of(name)
+        registers = [s.register for s in sources]
+
+        def unknown(r: Registers, g: Any) -> list[Unknown | None] | None:
+            known = g.undefined
+            if not known or not any(s in known for s in registers):
+                return None
+            out: list[Unknown | None] = []
+            for source in sources:
+                entry = known.get(source.register)
+                out.append(None if entry is None else (source.seen(entry[0]), entry[1]))
+            return out
+
+        return unknown
+
+    def marks(self, name: str) -> list[Callable[[Any, Unknown | None, BoolArray | None], None]]:
+        """Functions that say which bits of the elements of a destination are undefined."""
+        type_ = self._type(self._specs[name])
+        value = self.operand(name)
+        elements = (value.first,) if isinstance(value, PredicatePair) else self._elements(name)
+        return [self._marker(e, type_) for e in elements]
+
+    def mark_second(self, name: str) -> Callable[[Any, Unknown | None, BoolArray | None], None]:
+        """The same for the predicate of a pair."""
+        value = self.operand(name)
+        second = value.second if isinstance(value, PredicatePair) else None
+        return self._marker(second, SCALAR_TYPES["pred"])
+
+    def _marker(
+        self, element: Any, type_: ScalarType
+    ) -> Callable[[Any, Unknown | None, BoolArray | None], None]:
+        if not isinstance(element, Register):
+            return lambda g, unknown, mask: None
+        place, have = element.index, element.type.bits
+        if type_.kind == "p" or have == max(type_.bits, 8):
+            return lambda g, unknown, mask: g.mark(place, unknown, mask)
+        widen = _widener(type_, have)
+
+        def mark(g: Any, unknown: Unknown | None, mask: BoolArray | None) -> None:
+            g.mark(place, None if unknown is None else (widen(unknown[0]), unknown[1]), mask)
+
+        return mark
+
+    def observer(self, name: str) -> Callable[[Registers, Any, BoolArray | None], None]:
+        """A check that an operand has no undefined bits in the lanes of a mask (None: all)."""
+        if not self.places.link.initcheck:
+            return lambda r, g, mask: None
+        unknown = self.unknown(name)
+        names = self.register_names(name)
+        site = self.site
+
+        def check(r: Registers, g: Any, mask: BoolArray | None) -> None:
+            found = unknown(r, g)
+            if found is not None:
+                pairs = zip(found, names, strict=True)
+                g.observe_all([(u, name) for u, name in pairs if u is not None], mask, site)
+
+        return check
+
+    def observe_operands(self, names: list[str]) -> Step:
+        """The check of whole operands in the lanes that execute the instruction."""
+        read = [(self.unknown(n), self.register_names(n)) for n in names]
+        guard = self.guard()
+        site = self.site
+
+        def check(r: Registers, g: Any) -> None:
+            bad = []
+            for unknown, registers in read:
+                for entry, name in zip(unknown(r, g) or (), registers, strict=False):
+                    if entry is not None:
+                        bad.append((entry, name))
+            if bad:
+                g.observe_all(bad, g.mask(guard(r)), site)
+
+        return check
 
     def tags(self, name: str) -> list[int]:
         """Where the tags of the elements of a fragment operand are; -1 for a constant or sink."""
-        return self._beside(name, self.places.tags)
-
-    def _beside(self, name: str, places: Mapping[int, int]) -> list[int]:
         return [
-            places.get(e.index, -1) if isinstance(e, Register) else -1 for e in self._elements(name)
+            self.places.tags.get(e.index, -1) if isinstance(e, Register) else -1
+            for e in self._elements(name)
         ]
 
-    def check_defined(self) -> None:
-        """Before an instruction whose operands must be defined (address, store, branch).
 
-        Fragments of wmma, and operands of which some lanes count, are checked by their record.
-        """
-        shadows = self.places.shadows
-        names = {r.index: r.name for r in self.places.function.registers}
-        record = self.instruction.record
-        others = {*record.fragment_operands, *record.checks_lanes}
-        checked = [(shadows[s], names[s]) for s in self.read_registers(others) if s in shadows]
-        guard_register = self.instruction.guard
-        guard = self.guard()
-        if guard_register is not None and guard_register.index in shadows:
-            self.before.append(
-                _definedness_check(
-                    [(shadows[guard_register.index], guard_register.name)],
-                    lambda r: None,
-                    self.site,
-                )
-            )
-        if checked:
-            self.before.append(_definedness_check(checked, guard, self.site))
-
-
-_FALSE = np.array([False])
-
-
-def _definedness_check(
-    checked: list[tuple[int, str]],
-    guard: Callable[[Registers], Array | None],
-    site: InstructionSite,
-) -> Step:
-    def check(r: Registers, g: Any) -> None:
-        for flag, name in checked:
-            undefined = r[flag]
-            if not undefined.any():
-                continue
-            p = guard(r)
-            bad = undefined if p is None else undefined & p
-            if g.active is not None:
-                bad = bad & g.active
-            if bad.any():
-                g.finding(
-                    "uninit-register",
-                    f"'{site.text}' uses register {name}, which was never written",
-                    site,
-                    bad,
-                    help=f"write {name} on every path that leads here",
-                )
-
-    return check
+def _width(type_: ScalarType) -> int:
+    return 1 if type_.kind == "p" else max(type_.bits, 8)
 
 
 def _discard(r: Registers, value: Array, mask: BoolArray | None) -> None:

@@ -6,7 +6,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from ..isa.protocol import Registers, Step
+import numpy as np
+
+from ..isa.protocol import Registers, Step, Unknown
 from ..resolve.typed import (
     CallOperand,
     FunctionRef,
@@ -20,6 +22,13 @@ from ..resolve.typed import (
 )
 from .binder import InstructionBinder, Places, registers_of
 from .control import ControlBinder
+from .definedness import (
+    CheckedSteps,
+    Origins,
+    bind_definedness,
+    bind_guard,
+    bind_receipt,
+)
 from .flow import Node, block_order, liveness, maybe_undefined
 from .model import Block, InstructionSite, Link, Program, Routine
 from .tags import bind_tags, tagged_registers
@@ -63,7 +72,7 @@ def reachable_functions(module: TypedModule, entry: str) -> list[str]:
 def compile_program(module: TypedModule, entry: str, link: Link) -> Program:
     """The program of one entry."""
     routines: dict[str, Routine] = {}
-    reads_tiles = False
+    origins = Origins() if link.initcheck else None
     by_address: dict[int, Routine | str] = {}
     for index, name in enumerate(reachable_functions(module, entry)):
         function = module.functions[name]
@@ -71,22 +80,22 @@ def compile_program(module: TypedModule, entry: str, link: Link) -> Program:
             if name in link.functions:
                 by_address[link.functions[name]] = name
             continue
-        routine = _Compiler(module, function, link, index).run()
+        routine = _Compiler(function, link, index, origins).run()
         routines[name] = routine
-        reads_tiles |= any(i.record.reads_tiles for i in function.instructions)
         if name in link.functions:
             by_address[link.functions[name]] = routine
     for alias, target in module.aliases.items():
         if target in routines:
             routines[alias] = routines[target]
-    return Program(routines[entry], routines, by_address, link.shared, reads_tiles)
+    return Program(routines[entry], routines, by_address, link.shared, origins)
 
 
 class _Compiler:
     def __init__(
-        self, module: TypedModule, function: TypedFunction, link: Link, index: int
+        self, function: TypedFunction, link: Link, index: int, origins: Origins | None
     ) -> None:
         self.function = function
+        self.origins = origins
         self.index = index
         self.places = Places(function, link)
         assert function.instructions is not None
@@ -105,29 +114,27 @@ class _Compiler:
             if isinstance(p, Register):
                 defined |= 1 << p.index
         results = [r.index for r in self.function.results if isinstance(r, Register)]
-        every = (1 << len(self.function.registers)) - 1
-        tainted = maybe_undefined(nodes, succ, defined, every)
-        for register in _bits(tainted):
-            self.places.shadow(register)
         for register in sorted(tagged_registers(self.code)):
             self.places.tag(register)
         for register in results:
             for b, block_nodes in enumerate(nodes):
                 if not succ[b]:
                     block_nodes.append(Node(1 << register, 0, 0))
+        undefined = {}
+        if self.origins is not None:
+            undefined = self._undefined(nodes, succ, defined, self.origins)
         for block in self.blocks:
             self._bind(block)
         live = liveness(nodes, succ)
         order = block_order(succ)
         for position, b in enumerate(order):
             self.blocks[b].order = position
-        shadows = self.places.shadows
+        tags = self.places.tags
         for block in self.blocks:
             registers = _bits(live[block.index])
-            beside = [
-                kind[r] for kind in (shadows, self.places.tags) for r in registers if r in kind
-            ]
-            block.live = (*registers, *beside)
+            block.live = (*registers, *(tags[r] for r in registers if r in tags))
+            if block.checked is not None:
+                block.checked.live = frozenset(registers)
             block.successors = tuple(succ[block.index])
         return Routine(
             self.function.name,
@@ -137,8 +144,21 @@ class _Compiler:
             -(-self.function.frame_size // 16) * 16,
             tuple(_slot(p) for p in self.function.results),
             tuple(_slot(p) for p in self.function.parameters),
-            shadows,
+            undefined,
         )
+
+    def _undefined(
+        self, nodes: list[list[Node]], succ: list[list[int]], defined: int, origins: Origins
+    ) -> dict[int, Unknown]:
+        every = (1 << len(self.function.registers)) - 1
+        names = {r.index: r.name for r in self.function.registers}
+        return {
+            register: (
+                ~self.places.template[register],
+                np.array([origins.register(names[register])], np.int32),
+            )
+            for register in _bits(maybe_undefined(nodes, succ, defined, every))
+        }
 
     # --- blocks ---------------------------------------------------------------------------------
 
@@ -236,7 +256,7 @@ class _Compiler:
             self._bind_test(block, begin)
             return
         last = self._last(block)
-        steps: list[Step] = []
+        steps = _Steps(self.origins is not None)
         stop = end - 1 if last is not None else end
         for at in range(begin, stop):
             i = self.code[at]
@@ -247,12 +267,11 @@ class _Compiler:
                 block.site = binder.site
                 block.waits_as = i.record.waits_as
                 block.meets = i.record.meets
-            if i.record.needs_defined:
-                binder.check_defined()
             self._bind_tags(binder, i)
-            steps += [*binder.before, step, *binder.after]
+            steps.add(binder, step)
             block.waits = block.waits or i.record.waits(i.mods)
         block.length = end - begin
+        block.lines = tuple(i.span.line for i in self.code[begin:end])
         following = self._following(block)
         if last is None:
             if following is None:
@@ -266,13 +285,11 @@ class _Compiler:
             if last.record.collective:
                 block.gate = last.record.gate(control)
                 block.waits_as = last.record.waits_as
-            if last.record.needs_defined:
-                control.check_defined()
             self._bind_tags(control, i)
-            steps += control.before
+            steps.add(control, None)
             block.site = block.site or control.site
             block.waits = block.waits or last.record.waits(last.mods)
-        block.steps = tuple(steps)
+        block.steps, block.checked = steps.finish()
         if block.site is None and end > begin:
             first = self.code[begin]
             block.site = InstructionSite(first.text, first.span, self.function.name)
@@ -292,15 +309,58 @@ class _Compiler:
         negated = i.guard_negated
         block.site = InstructionSite(i.text, i.span, self.function.name)
         binder = InstructionBinder(self.places, i)
-        if place in self.places.shadows:
-            binder.check_defined()
-            block.steps = tuple(binder.before[:1])
+        steps = _Steps(self.origins is not None)
+        steps.observe_guard(binder)
+        block.steps, block.checked = steps.finish()
 
         def transfer(r: Registers, g: Any) -> Any:
             p = r[place]
             return g.branch(~p if negated else p, following, skip)
 
         block.transfer = transfer
+
+
+class _Steps:
+    """Collects the steps of a block, also with what they do to undefined bits."""
+
+    def __init__(self, checked: bool) -> None:
+        self.checked = checked
+        self.steps: list[Step] = []
+        self.tracked: list[Step] = []
+        self._stretches: list[tuple[tuple[Step, ...], int]] = []
+        self._cut = 0
+
+    def add(self, b: InstructionBinder, step: Step | None) -> None:
+        """An instruction; None for one whose transfer acts behind the steps."""
+        record = b.instruction.record
+        middle = [] if step is None else [step]
+        if not self.checked:
+            self.steps += [*b.before, *middle, *b.after]
+            return
+        before = list(b.before)
+        effects, results = bind_definedness(b)
+        effects = [*b.before[len(before) :], *effects]
+        after = [*b.after, *([bind_receipt(b)] if record.receives else ())]
+        self.steps += [*before, *middle, *after]
+        self.tracked += [*before, *effects, *middle, *results, *after]
+        if record.receives:
+            self._stretch()
+
+    def observe_guard(self, b: InstructionBinder) -> None:
+        """The test of a guard, whose branch acts behind the steps."""
+        if self.checked:
+            self.tracked.append(bind_guard(b))
+
+    def _stretch(self) -> None:
+        self._stretches.append((tuple(self.steps[self._cut :]), len(self.tracked)))
+        self._cut = len(self.steps)
+
+    def finish(self) -> tuple[tuple[Step, ...], CheckedSteps | None]:
+        """The plain steps, and both kinds."""
+        if not self.checked:
+            return tuple(self.steps), None
+        self._stretch()
+        return tuple(self.steps), CheckedSteps(self._stretches, tuple(self.tracked))
 
 
 def _tests_guard(i: TypedInstruction) -> bool:

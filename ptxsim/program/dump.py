@@ -13,7 +13,7 @@ def _program(module: TypedModule, entry: str) -> Program:
     """The program with made-up addresses, one page a variable."""
     variables = {name: 0x1000 * n for n, name in enumerate(module.variables, 1)}
     functions = {name: 16 * n for n, name in enumerate(module.functions, 1)}
-    link = Link(variables, functions, 0, module.shared_layout(entry), module.target)
+    link = Link(variables, functions, 0, module.shared_layout(entry), module.target, initcheck=True)
     return compile_program(module, entry, link)
 
 
@@ -38,7 +38,7 @@ def dump_program(module: TypedModule, entry: str) -> str:
     for r in _routines(_program(module, entry)):
         lines.append(
             f"{r.name}: {len(r.template)} register places, {r.frame_size} bytes of frame,"
-            f" {len(r.shadows)} registers that may be undefined"
+            f" {len(r.undefined)} registers that may be undefined"
         )
         lines += [_block(b) for b in sorted(r.blocks, key=lambda b: b.order)]
     return "\n".join(lines) + "\n"

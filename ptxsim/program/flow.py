@@ -170,7 +170,7 @@ def liveness(blocks: Sequence[Sequence[Node]], successors: Sequence[Sequence[int
 def maybe_undefined(
     blocks: Sequence[Sequence[Node]], successors: Sequence[Sequence[int]], defined: int, every: int
 ) -> int:
-    """Registers that some path reads before they were surely written, and what they taint.
+    """Registers that some path reads before they were surely written.
 
     ``defined`` are the registers that hold values when the function is entered.
     """
@@ -193,20 +193,10 @@ def maybe_undefined(
             if new != before[t]:
                 before[t] = new
                 work.append(t)
-    tainted = 0
+    found = 0
     for b, nodes in enumerate(blocks):
         have = before[b]
         for node in nodes:
-            tainted |= node.reads & ~have
+            found |= node.reads & ~have
             have |= node.kills
-    if not tainted:
-        return 0
-    changed = True
-    while changed:
-        changed = False
-        for nodes in blocks:
-            for node in nodes:
-                if node.reads & tainted and node.writes & ~tainted:
-                    tainted |= node.writes
-                    changed = True
-    return tainted
+    return found

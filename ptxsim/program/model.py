@@ -12,9 +12,10 @@ from typing import Any
 
 from ..diagnostics import Span
 from ..isa.order import WEAK, MemoryOrder
-from ..isa.protocol import BoolArray, Registers, Step
+from ..isa.protocol import BoolArray, Registers, Step, Unknown
 from ..resolve.typed import SharedLayout
 from ..targets import Target
+from .definedness import CheckedSteps, Origins
 
 __all__ = ["Block", "Gate", "InstructionSite", "Link", "Program", "Routine", "Transfer"]
 
@@ -51,6 +52,8 @@ class Link:
     wmma_rule: str = "ptx"
     #: a check listens (:class:`ptxsim.machine.watch.Watch`)
     watched: bool = False
+    #: undefined bits are followed
+    initcheck: bool = False
 
 
 class Block:
@@ -61,6 +64,8 @@ class Block:
         #: place in the routine's order; lanes at a lower one go first
         self.order = 0
         self.steps: tuple[Step, ...] = ()
+        #: the same with what they do to undefined bits, where those are followed
+        self.checked: CheckedSteps | None = None
         self.transfer: Transfer | None = None
         self.gate: Gate | None = None
         self.site: InstructionSite | None = None
@@ -73,6 +78,8 @@ class Block:
         self.live: tuple[int, ...] = ()
         #: PTX instructions in the block
         self.length = 0
+        #: their lines
+        self.lines: tuple[int, ...] = ()
         #: the block can be part of a wait loop: it reads what other threads may write
         self.waits = False
         self.executions = 0
@@ -92,8 +99,8 @@ class Routine:
     #: offset and size of the result and the parameters within the frame, or register places
     results: tuple[tuple[int, int] | int, ...]
     parameters: tuple[tuple[int, int] | int, ...]
-    #: place of the shadow flag of each register place that may be undefined
-    shadows: Mapping[int, int] = field(default_factory=dict)
+    #: the registers that may be read before they are written: all of their bits are undefined
+    undefined: Mapping[int, Unknown] = field(default_factory=dict)
 
 
 @dataclass
@@ -105,5 +112,5 @@ class Program:
     #: function address -> routine
     by_address: Mapping[int, Routine | str]
     shared: SharedLayout
-    #: an instruction wants to know which bytes of shared memory were never written
-    reads_tiles: bool = False
+    #: where undefined bits come from, in a program that is compiled to look at them
+    origins: Origins | None = None

@@ -431,6 +431,10 @@ def _signed32(value: int) -> int:
 
 
 def _raw(kind: str, operand: ast.Operand, scope: Scope) -> OperandValue:
+    if kind == "sink":
+        if isinstance(operand, ast.Name) and operand.text == "_":
+            return Sink()
+        raise Mismatch("only the sink '_' is legal as the result here", operand.span)
     if not isinstance(operand, ast.Name):
         raise Mismatch(f"a {kind} name is expected here", operand.span)
     entity = scope.find(operand.text)

@@ -138,8 +138,12 @@ st.global.v4.b32 [%d1], {group("r", 4)};
             "mov.u32 %r9, tile; mad.lo.u32 %r9, %t, 16, %r9;"
             "stmatrix.sync.aligned.m8n8.x1.shared.b16 [%r9], {%f0};"
         )
-        (finding,) = run(body, declare=TILE).findings
-        assert finding.class_ == "uninit-register"
+        assert not run(body, declare=TILE).findings
+        out = np.zeros(256, np.uint16)
+        use = "ld.shared.b32 %r8, [%r9]; add.u64 %d1, %b0, %mine;"
+        use += "setp.lt.u32 %p0, %t, 8; @%p0 st.global.b32 [%d1], %r8;"
+        (finding,) = run(body + "bar.sync 0;\n" + use, out, declare=TILE).findings
+        assert (finding.class_, "%f0" in finding.message) == ("uninit-register", True)
 
     def test_needs_sm_90(self) -> None:
         line = "stmatrix.sync.aligned.m8n8.x1.shared.b16 [%r0], {%r1};"

@@ -58,9 +58,14 @@ def test_local_bounds(run: Any) -> None:
 
 def test_undefined_bytes_of_a_buffer(run: Any) -> None:
     data = ptxsim.undefined(64, np.uint32)
-    report, _ = run(_load(4, 0), data=data)
+    use = _load(4, 0) + "    st.global.u32 [%mine], %r1;\n"
+    report, _ = run(use, data=data)
     assert report.verdict == "uninit-global"
-    written = "    mad.wide.u32 %rd1, %t, 4, %in;\n    st.global.u32 [%rd1], %t;\n" + _load(4, 0)
+    (finding,) = report.findings
+    assert (finding.other_line, finding.address is not None) == (finding.line + 1, True)
+    assert "reads byte 0 of 'in_p', which was never written" in finding.message
+    assert run(_load(4, 0), data=data)[0].verdict == "clean"
+    written = "    mad.wide.u32 %rd1, %t, 4, %in;\n    st.global.u32 [%rd1], %t;\n" + use
     assert run(written, data=ptxsim.undefined(64, np.uint32))[0].verdict == "clean"
 
 
@@ -170,9 +175,10 @@ def test_shared_memory_of_other_entries_does_not_count() -> None:
 
 
 def test_an_extern_variable_that_nothing_defines_is_undefined(run: Any) -> None:
-    report, _ = run("    ld.global.u32 %r1, [e];", before=".extern .global .b32 e;\n")
+    use = "    ld.global.u32 %r1, [e];\n    st.global.u32 [%mine], %r1;"
+    report, _ = run(use, before=".extern .global .b32 e;\n")
     assert report.verdict == "uninit-global"
-    assert run("    ld.global.u32 %r1, [e];", before=".global .b32 e;\n")[0].verdict == "clean"
+    assert run(use, before=".global .b32 e;\n")[0].verdict == "clean"
 
 
 def test_the_address_of_a_shared_variable_is_no_initialiser() -> None:

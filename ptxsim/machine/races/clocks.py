@@ -1,0 +1,287 @@
+"""What each lane of a wave knows of the others, as far as order in memory goes.
+
+Every warp has a time, which advances after each event by which one of its lanes gives order away.
+An access is recorded with its lane and the time of its warp.  A lane knows it
+
+- if it is its own;
+- by ``ce``: the CTA's last barrier of all warps set all times to that value, so what is older is
+  known to the whole CTA;
+- by ``full`` or ``partial``: what all lanes, or this lane, of the own warp know of its lanes;
+- by ``rows``: what all lanes of a warp know of another warp of the CTA;
+- by ``extra``: clocks that single lanes acquired (:class:`Clock`).
+
+Dense clocks of all threads by all threads are never built.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ...isa.protocol import Array, BoolArray
+
+__all__ = ["EMPTY", "Clock", "Knowledge", "joined"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Clock:
+    """What some lane knows: newest times by global warp (all its lanes) and by global lane.
+
+    ``groups`` has the first group number of cp.async that is not known to be complete, by lane;
+    ``bulk`` the parts of bulk copies that are known to be complete.
+    """
+
+    warps: Mapping[int, int] = field(default_factory=dict)
+    lanes: Mapping[int, int] = field(default_factory=dict)
+    groups: Mapping[int, int] = field(default_factory=dict)
+    bulk: frozenset[int] = frozenset()
+
+    def knows(self, lane: int, time: int) -> bool:
+        """Whether an access of a global lane at a time of its warp is known."""
+        return time <= self.warps.get(lane >> 5, -1) or time <= self.lanes.get(lane, -1)
+
+
+EMPTY = Clock()
+
+
+def joined(clocks: Iterable[Clock | None]) -> Clock | None:
+    """The least clock that knows all that these know; None if there is none."""
+    different = list({id(c): c for c in clocks if c is not None}.values())
+    if len(different) <= 1:
+        return different[0] if different else None
+    parts: tuple[dict[int, int], ...] = ({}, {}, {})
+    for c in different:
+        for out, given in zip(parts, (c.warps, c.lanes, c.groups), strict=True):
+            for key, time in given.items():
+                if out.get(key, -1) < time:
+                    out[key] = time
+    warps, lanes, groups = parts
+    return Clock(warps, lanes, groups, frozenset().union(*(c.bulk for c in different)))
+
+
+class Knowledge:
+    """The clocks of one wave; lanes are counted in the wave, clocks hold global ones."""
+
+    def __init__(self, ctas: Array, lanes_per_cta: int) -> None:
+        self.ctas = ctas
+        self.per = lanes_per_cta
+        self.warps = lanes_per_cta >> 5
+        count = len(ctas)
+        self.first = np.asarray(ctas, np.int64) * lanes_per_cta
+        #: time of each warp [cta, warp]; 0 is before everything
+        self.time = np.ones((count, self.warps), np.int64)
+        self.ce = np.ones(count, np.int64)
+        self.full = np.zeros((count, self.warps), np.int64)
+        #: [cta, warp, other warp], there once a barrier of some warps was used
+        self.rows: Array | None = None
+        #: by warp of the wave: [lane, other lane], there once a partial mask was used
+        self.partial: dict[int, Array] = {}
+        #: by lane of the wave; None for most
+        self.extra: Array = np.full(count * lanes_per_cta, None, object)
+        self.any_extra = False
+        self._same = bool(np.all(np.diff(ctas) == 1)) if count > 1 else True
+
+    # --- names ----------------------------------------------------------------------------------
+
+    def globally(self, lanes: Array) -> Array:
+        """Global lanes of lanes of the wave."""
+        if self._same:
+            moved: Array = lanes + self.first[0]
+            return moved
+        offsets = self.first - np.arange(len(self.ctas)) * self.per
+        out: Array = lanes + offsets[lanes // self.per]
+        return out
+
+    def times(self, lanes: Array) -> Array:
+        """The time of the warp of each lane."""
+        out: Array = self.time.reshape(-1)[lanes >> 5]
+        return out
+
+    # --- queries --------------------------------------------------------------------------------
+
+    def unknown(self, owner: Array, time: Array, lanes: Array) -> BoolArray:
+        """Which accesses of global lanes at times of their warps the lanes do not know."""
+        cta = lanes // self.per
+        inside = owner - self.first[cta]
+        own_cta = (inside >= 0) & (inside < self.per)
+        same = own_cta & (inside == lanes - cta * self.per)
+        known = same | (own_cta & (time < self.ce[cta]))
+        left = np.flatnonzero(own_cta & ~known)
+        if len(left):
+            known[left] = self._in_cta(inside[left], time[left], lanes[left], cta[left])
+        if self.any_extra:
+            left = np.flatnonzero(~known)
+            if len(left):
+                known[left] = self._by_extra(owner[left], time[left], lanes[left])
+        out: BoolArray = ~known
+        return out
+
+    def _in_cta(self, inside: Array, time: Array, lanes: Array, cta: Array) -> BoolArray:
+        """The same for other lanes of the own CTA, by number within it."""
+        warp, theirs = (lanes - cta * self.per) >> 5, inside >> 5
+        known: BoolArray = (warp == theirs) & (time <= self.full[cta, warp])
+        if self.rows is not None:
+            known |= (warp != theirs) & (time <= self.rows[cta, warp, theirs])
+        if self.partial:
+            for k in np.flatnonzero(~known & (warp == theirs)):
+                row = self.partial.get(int(lanes[k]) >> 5)
+                if row is not None:
+                    known[k] = time[k] <= row[int(lanes[k]) & 31, int(inside[k]) & 31]
+        return known
+
+    def _by_extra(self, owner: Array, time: Array, lanes: Array) -> BoolArray:
+        clocks = self.extra[lanes]
+        known = np.zeros(len(lanes), bool)
+        for k, clock in enumerate(clocks):
+            if clock is not None:
+                known[k] = clock.knows(int(owner[k]), int(time[k]))
+        return known
+
+    def clock(self, lane: int, time: int | None = None) -> Clock:
+        """All that a lane of the wave knows, its own accesses up to ``time`` included."""
+        cta, inside = divmod(lane, self.per)
+        warp = inside >> 5
+        base = int(self.first[cta])
+        now = int(self.time[cta, warp]) if time is None else time
+        first = base >> 5
+        before = int(self.ce[cta]) - 1
+        warps = {first + j: before for j in range(self.warps)} if before > 0 else {}
+        if self.rows is not None:
+            for j in np.flatnonzero(self.rows[cta, warp] > before):
+                warps[first + int(j)] = int(self.rows[cta, warp, j])
+        if self.full[cta, warp] > before:
+            warps[first + warp] = int(self.full[cta, warp])
+        lanes = {base + inside: now}
+        row = self.partial.get(lane >> 5)
+        if row is not None:
+            start = base + (inside & ~31)
+            for j in np.flatnonzero(row[lane & 31] > self.full[cta, warp]):
+                lanes.setdefault(start + int(j), int(row[lane & 31, j]))
+        mine = Clock(warps, lanes)
+        more = self.extra[lane]
+        both = mine if more is None else joined((mine, more))
+        assert both is not None
+        return both
+
+    def clock_of_all(self, lanes: Array) -> Clock:
+        """What lanes of the wave know together; whole warps count as such."""
+        parts: list[Clock] = []
+        for warp in np.unique(lanes >> 5):
+            mine = lanes[lanes >> 5 == warp]
+            clock = self.clock(int(mine[0]))
+            base = int(self.globally(mine[:1])[0]) & ~31
+            now = int(self.time.reshape(-1)[warp])
+            if len(mine) == 32:
+                parts.append(joined((clock, Clock({base >> 5: now}))) or clock)
+            else:
+                given = {base + (int(lane) & 31): now for lane in mine}
+                parts.append(joined((clock, Clock({}, given))) or clock)
+            if self.any_extra or (int(warp) in self.partial):
+                parts += [self.clock(int(lane)) for lane in mine[1:]]
+        whole = joined(parts)
+        return EMPTY if whole is None else whole
+
+    # --- events ---------------------------------------------------------------------------------
+
+    def tick(self, lanes: Array) -> None:
+        """The warps of these lanes have given order away."""
+        self.time.reshape(-1)[np.unique(lanes >> 5)] += 1
+
+    def acquire(self, lane: int, clock: Clock | None) -> None:
+        """A lane of the wave learns a clock."""
+        if clock is None:
+            return
+        self.extra[lane] = joined((self.extra[lane], clock))
+        self.any_extra = True
+
+    def meet(self, ctas: Array) -> None:
+        """A barrier of all lanes of these CTAs."""
+        now = self.time[ctas].max(axis=1) + 1
+        self.time[ctas] = now[:, None]
+        self.ce[ctas] = now
+        if self.any_extra:
+            for cta in ctas:
+                self._share(np.arange(cta * self.per, (cta + 1) * self.per))
+
+    def _share(self, lanes: Array) -> None:
+        """Lanes learn all that one of them acquired."""
+        whole = joined(self.extra[lanes])
+        if whole is not None:
+            fill = np.empty(1, object)
+            fill[0] = whole
+            self.extra[lanes] = fill
+
+    def materialise(self) -> Array:
+        """The rows, with what barriers of all warps gave put in."""
+        if self.rows is None:
+            self.rows = np.zeros((len(self.ctas), self.warps, self.warps), np.int64)
+        np.maximum(self.rows, (self.ce - 1)[:, None, None], out=self.rows)
+        return self.rows
+
+    def meet_some(
+        self, cta: int, waits: Array, gives: Iterable[tuple[Array, int, int, Clock | None]]
+    ) -> None:
+        """A barrier of some warps of a CTA: ``waits`` (warps) learn from each other and ``gives``.
+
+        A giver is a snapshot: its row, warp, time and extra clock when it arrived.
+        """
+        rows = self.materialise()
+        learned = rows[cta, waits].max(axis=0) if len(waits) else np.zeros(self.warps, np.int64)
+        np.maximum.at(learned, waits, self.time[cta, waits])
+        extras: list[Clock | None] = []
+        for row, warp, time, extra in gives:
+            np.maximum(learned, row, out=learned)
+            learned[warp] = max(int(learned[warp]), time)
+            extras.append(extra)
+        rows[cta, waits] = np.maximum(rows[cta, waits], learned)
+        self.full[cta, waits] = self.time[cta, waits]
+        self.time[cta, waits] += 1
+        lanes = (cta * self.per + waits[:, None] * 32 + np.arange(32)).reshape(-1)
+        if self.any_extra or any(e is not None for e in extras):
+            whole = joined([*self.extra[lanes], *extras])
+            if whole is not None:
+                for lane in lanes:
+                    self.acquire(int(lane), whole)
+
+    def snapshot(self, cta: int, warp: int) -> tuple[Array, int, int, Clock | None]:
+        """What a warp gives when it arrives without waiting; its time advances."""
+        rows = self.materialise()
+        row = rows[cta, warp].copy()
+        time = int(self.time[cta, warp])
+        lanes = cta * self.per + warp * 32 + np.arange(32)
+        extra = joined(self.extra[lanes]) if self.any_extra else None
+        self.time[cta, warp] += 1
+        return row, warp, time, extra
+
+    def meet_lanes(self, warp: int, members: BoolArray, whole: bool) -> None:
+        """bar.warp.sync in a warp of the wave: ``members`` [32, 32]; ``whole``: all its lanes."""
+        cta, inside = divmod(warp, self.warps)
+        now = int(self.time[cta, inside])
+        lanes = warp * 32 + np.arange(32)
+        if whole:
+            self.full[cta, inside] = now
+            if self.any_extra:
+                self._share(lanes)
+        else:
+            old = self._partial(warp, cta, inside)
+            new = old.copy()
+            for i in np.flatnonzero(members.any(axis=1)):
+                some = np.flatnonzero(members[i])
+                np.maximum(new[i], old[some].max(axis=0), out=new[i])
+                new[i, some] = now
+            self.partial[warp] = new
+            if self.any_extra:
+                before = self.extra[lanes].copy()
+                for i in np.flatnonzero(members.any(axis=1)):
+                    self.extra[lanes[i]] = joined(before[members[i]])
+        self.time[cta, inside] = now + 1
+
+    def _partial(self, warp: int, cta: int, inside: int) -> Array:
+        known = self.partial.get(warp)
+        floor = max(int(self.full[cta, inside]), int(self.ce[cta]) - 1)
+        if known is None:
+            known = np.zeros((32, 32), np.int64)
+        out: Array = np.maximum(known, floor)
+        return out

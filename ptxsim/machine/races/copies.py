@@ -1,0 +1,101 @@
+"""When the asynchronous copies of cp.async are complete, and for whom.
+
+A copy belongs to a group of its thread.  When the thread has waited for the group, the copy counts
+as an access that the thread made at that time; before, nobody knows it, its own thread included.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...isa.protocol import Array, BoolArray
+from .clocks import Knowledge
+from .shadow import ASYNC
+
+__all__ = ["AsyncGroups"]
+
+
+class AsyncGroups:
+    """The groups of the lanes of a wave."""
+
+    def __init__(self, know: Knowledge) -> None:
+        self.know = know
+        size = len(know.ctas) * know.per
+        #: time of the warp at which a lane had waited for a group; 0 if it has not
+        self._done: Array = np.zeros((4, size), np.int64)
+        self._limit: Array = np.zeros(size, np.int64)
+        self._committed: Array = np.zeros(size, np.int64)
+        self._order = np.argsort(know.ctas)
+
+    def issued(self, lanes: Array, group: Array) -> None:
+        """Copies of these groups were issued."""
+        self._reserve(int(group.max(initial=0)))
+
+    def committed(self, lanes: Array, group: Array) -> None:
+        """Groups were closed."""
+        self._committed[lanes] = group + 1
+
+    def waited(self, lanes: Array, limit: Array, time: Array) -> None:
+        """All groups below ``limit`` are complete."""
+        self._committed[lanes] = np.maximum(self._committed[lanes], limit)
+        begin = self._limit[lanes]
+        low, high = int(begin.min(initial=0)), int(limit.max(initial=0))
+        self._reserve(high)
+        for group in range(low, high):
+            now = (begin <= group) & (group < limit)
+            self._done[group, lanes[now]] = time[now]
+        self._limit[lanes] = np.maximum(begin, limit)
+
+    def _reserve(self, group: int) -> None:
+        while len(self._done) <= group:
+            self._done = np.concatenate([self._done, np.zeros_like(self._done)])
+
+    def _here(self, owner: Array) -> tuple[Array, BoolArray]:
+        """Lanes of the wave from global ones, and which of them are of the wave."""
+        ctas = self.know.ctas[self._order]
+        cta = owner // self.know.per
+        at = np.minimum(np.searchsorted(ctas, cta), len(ctas) - 1)
+        here: BoolArray = ctas[at] == cta
+        return self._order[at] * self.know.per + owner % self.know.per, here
+
+    def _times(self, owner: Array, group: Array) -> Array:
+        lanes, here = self._here(owner)
+        at = np.minimum(group, len(self._done) - 1)
+        out: Array = np.where(here, self._done[at, np.where(here, lanes, 0)], 0)
+        return out
+
+    def pending(self, owner: Array, group: Array, kind: Array) -> BoolArray:
+        """Which copies their own thread has not waited for."""
+        out: BoolArray = np.zeros(len(owner), bool)
+        some = np.flatnonzero(kind == ASYNC)
+        if len(some):
+            out[some] = self._times(owner[some], group[some]) == 0
+        return out
+
+    def unknown(self, owner: Array, group: Array, lanes: Array) -> BoolArray:
+        """Which copies the lanes of the wave do not know to be complete."""
+        done = self._times(owner, group)
+        out: BoolArray = np.asarray(done == 0)
+        after = np.flatnonzero(~out)
+        if len(after):
+            out[after] = self.know.unknown(owner[after], done[after], lanes[after])
+        if self.know.any_extra:
+            for k in np.flatnonzero(out):
+                clock = self.know.extra[lanes[k]]
+                if clock is not None and group[k] < clock.groups.get(int(owner[k]), 0):
+                    out[k] = False
+        return out
+
+    def cure(self, owner: Array, group: Array, kind: Array, pending: BoolArray) -> str:
+        """What to wait for, with the count that is right."""
+        some = np.flatnonzero(pending)
+        if not len(some):
+            return "wait for the copies of a place before the next ones to it are issued"
+        lanes, _ = self._here(owner[some[:1]])
+        newer = int(self._committed[lanes[0]]) - int(group[some[0]]) - 1
+        if newer < 0:
+            return "close the group with cp.async.commit_group and wait for it before the access"
+        return (
+            f"wait with cp.async.wait_group {newer} or less before the access: {newer} newer groups"
+            " were committed since"
+        )

@@ -1,0 +1,202 @@
+"""Records of accesses: for every granule of a memory the last writes and reads that still matter.
+
+A record is 64 bits: the global lane, the time of its warp, how it was made, its scope and size.  An
+asynchronous record has the number of its group or copy in place of a time, and is marked so that no
+comparison of times takes it for known.  A granule is the smallest element that the program accesses
+in the memory, so every access covers whole granules.
+
+Two slots keep reads, and two keep writes that are unordered with each other (atomics, equal
+values), as far apart as possible: of unordered accesses the ones farthest apart suffice to find
+every later race where warps meet as wholes.  Programs that order single lanes or warps (``exact``)
+also keep all others, in a list.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...isa.protocol import Array, BoolArray
+
+__all__ = ["ASYNC", "ATOMIC", "BULK", "STRONG", "WEAK", "Fields", "Shadow", "fields", "pack"]
+
+#: How a record was made.
+WEAK, STRONG, ATOMIC, ASYNC, BULK = range(5)
+
+_LANE, _TIME, _KIND, _SCOPE = 36, 12, 9, 7
+_TIME_MASK = np.uint64((1 << 24) - 1)
+#: In the place of the time: this record is of a group or copy.
+_MARK = 1 << 23
+MAX_LANES = 1 << 28
+
+
+def pack(lane: Array, time: Array | int, kind: int, scope: int = 0, size: int = 0) -> Array:
+    """Records of global lanes; ``size`` is the logarithm of the bytes of the element."""
+    time = np.minimum(time, _MARK - 1) | (_MARK if kind >= ASYNC else 0)
+    low = kind << _KIND | scope << _SCOPE | size << 4 | 1
+    out: Array = (
+        (lane.astype(np.uint64) << np.uint64(_LANE))
+        | (np.asarray(time).astype(np.uint64) << np.uint64(_TIME))
+        | np.uint64(low)
+    )
+    return out
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """The parts of records."""
+
+    lane: Array
+    time: Array
+    kind: Array
+    scope: Array
+    size: Array
+
+
+def fields(records: Array) -> Fields:
+    """Take records apart; an asynchronous one has its number as time."""
+    time = ((records >> np.uint64(_TIME)) & _TIME_MASK).astype(np.int64)
+    kind = ((records >> np.uint64(_KIND)) & np.uint64(7)).astype(np.int64)
+    return Fields(
+        (records >> np.uint64(_LANE)).astype(np.int64),
+        np.where(kind >= ASYNC, time & (_MARK - 1), time),
+        kind,
+        ((records >> np.uint64(_SCOPE)) & np.uint64(3)).astype(np.int64),
+        ((records >> np.uint64(4)) & np.uint64(7)).astype(np.int64),
+    )
+
+
+def raw_times(records: Array) -> Array:
+    """The times, or more than any time for asynchronous records; 0 for empty ones."""
+    out: Array = (records >> np.uint64(_TIME)) & _TIME_MASK
+    return out
+
+
+class Slot:
+    """A record and the number of its instruction, for every granule."""
+
+    def __init__(self, size: int) -> None:
+        self.records = np.zeros(size, np.uint64)
+        self.sites = np.zeros(size, np.uint16)
+
+    def put(self, at: Array, records: Array, site: Array | int) -> None:
+        self.records[at] = records
+        self.sites[at] = site
+
+    def clear(self, at: Array) -> None:
+        self.records[at] = 0
+
+
+class Shadow:
+    """The records of one memory: slots of two writes and two reads."""
+
+    def __init__(self, size: int, per_cta: int, exact: bool) -> None:
+        #: logarithm of the bytes of a granule
+        self.shift = 2
+        self.per = per_cta
+        self.exact = exact
+        self.size = 0
+        self.writes: list[Slot] = []
+        self.reads: list[Slot] = []
+        self._scratch: Array = np.zeros(0, np.uint64)
+        #: whether the second slot of writes, or any of reads, was ever used
+        self.second = False
+        self.read = False
+        #: further accesses by granule, the write flag first
+        self.more: dict[int, list[tuple[bool, int, int]]] = {}
+        self.grow(size)
+
+    def grow(self, size: int) -> None:
+        """Cover ``size`` bytes."""
+        count = (size >> self.shift) + 1
+        if count <= self.size:
+            return
+        for slots in (self.writes, self.reads):
+            old = list(slots)
+            slots[:] = [Slot(count), Slot(count)]
+            for was, now in zip(old, slots, strict=False):
+                now.records[: self.size] = was.records
+                now.sites[: self.size] = was.sites
+        self._scratch = np.zeros(count, np.uint64)
+        self.size = count
+
+    def refine(self, shift: int) -> None:
+        """Make granules smaller; a record of a word was one of each of its bytes."""
+        if shift >= self.shift:
+            return
+        times = 1 << (self.shift - shift)
+        for slot in (*self.writes, *self.reads):
+            slot.records = np.repeat(slot.records, times)
+            slot.sites = np.repeat(slot.sites, times)
+        self.more = {
+            at * times + k: list(kept) for at, kept in self.more.items() for k in range(times)
+        }
+        self.size *= times
+        self._scratch = np.zeros(self.size, np.uint64)
+        self.shift = shift
+
+    def add(
+        self, slots: list[Slot], at: Array, records: Array, site: int, keep: tuple[Array, Array]
+    ) -> None:
+        """Put accesses into two slots whose old records stay where ``keep`` says so.
+
+        Of the old ones that stay and the first and last new ones of each granule, those two are
+        kept that are farthest apart.
+        """
+        first, second = slots
+        if not (keep[0].any() or keep[1].any()):
+            first.put(at, records, site)
+            second.put(at[::-1], records[::-1], site)
+            return
+        olds = [(s.records[at], s.sites[at]) for s in slots]
+        stays = [self._any(at, k) for k in keep]
+        first.put(at, records, site)
+        second.put(at[::-1], records[::-1], site)
+        new = [(s.records[at], np.full(len(at), site, np.uint16)) for s in slots]
+        choices = [
+            (np.where(stay, r, np.uint64(0)), s) for (r, s), stay in zip(olds, stays, strict=True)
+        ] + new
+        best = np.full(len(at), -2.0)
+        chosen = [np.zeros(len(at), np.int64), np.zeros(len(at), np.int64)]
+        for i in range(4):
+            for j in range(i + 1, 4):
+                far = self._distance(choices[i][0], choices[j][0])
+                better = far > best
+                best = np.where(better, far, best)
+                chosen[0] = np.where(better, i, chosen[0])
+                chosen[1] = np.where(better, j, chosen[1])
+        every = np.stack([c[0] for c in choices]), np.stack([c[1] for c in choices])
+        column = np.arange(len(at))
+        for slot, which in zip(slots, chosen, strict=True):
+            slot.put(at, every[0][which, column], every[1][which, column])
+
+    def _any(self, at: Array, flags: Array) -> BoolArray:
+        """For each access whether the flag of any access to its granule is set."""
+        scratch = self._scratch
+        scratch[at] = 0
+        scratch[at[flags]] = 1
+        out: BoolArray = scratch[at] != 0
+        return out
+
+    def repeated(self, at: Array) -> BoolArray | None:
+        """Which accesses are not the last of this step to their granule; None if none."""
+        if len(at) < 2 or bool((at[1:] > at[:-1]).all()):
+            return None
+        scratch = self._scratch
+        number = np.arange(len(at), dtype=np.uint64)
+        scratch[at] = number
+        out: BoolArray = scratch[at] != number
+        return out if out.any() else None
+
+    def last(self, at: Array) -> Array:
+        """After :meth:`repeated`: the number of the last access of this step to each granule."""
+        out: Array = self._scratch[at].astype(np.int64)
+        return out
+
+    def _distance(self, a: Array, b: Array) -> Array:
+        """3 for other CTAs, 2 other warps, 1 other lanes, 0 the same; less where one is empty."""
+        one, two = (np.asarray(x >> np.uint64(_LANE), np.int64) for x in (a, b))
+        far = one // self.per != two // self.per
+        out: Array = (one != two).astype(np.int64) + (one >> 5 != two >> 5) + far
+        return np.where((a == 0) | (b == 0), -1 + ((a != 0) | (b != 0)) * 0.5, out)

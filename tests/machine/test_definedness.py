@@ -1,0 +1,395 @@
+"""Undefined bits are followed, and reported where they matter: each case with its harmless twin.
+
+The conftest's kernel has ``%t`` = tid and 32 lanes; ``%r20`` is never written, ``%in`` points to
+64 words and ``%mine`` to the lane's own word of the output.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ptxsim
+
+from .conftest import SCHEDULES
+
+SHARED = ".shared .align 16 .b32 s[64];"
+LANES = tuple(range(32))
+#: %r10 = address of the lane's own word of s
+OWN = "    shl.b32 %r10, %t, 2; mov.u32 %r11, s; add.u32 %r10, %r10, %r11;\n"
+
+
+def _only(report: ptxsim.Report) -> Any:
+    (finding,) = report.findings
+    return finding
+
+
+# --- where it matters -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "st.global.u32 [%mine], %r20;",
+        "cvt.u64.u32 %rd1, %r20; add.u64 %rd1, %rd1, %in; ld.global.u32 %r1, [%rd1];",
+        "add.u32 %r1, %r20, %r11; st.shared.u32 [%r1], 0;",
+        "setp.eq.u32 %p1, %r20, 0; @%p1 bra X;\nX:",
+        "setp.eq.u32 %p1, %r20, 0; @%p1 mov.u32 %r1, 0;",
+        "setp.eq.u32 %p1, %r20, 0; @!%p1 st.shared.u32 [%r11], 0;",
+        "and.b32 %r1, %r20, 1; X: .branchtargets A, B; brx.idx %r1, X; A: B:",
+        "and.b32 %r1, %r20, 1; bar.sync %r1;",
+        "setp.eq.u32 %p1, %r20, 0; bar.red.popc.u32 %r1, 0, %p1;",
+        "vote.sync.ballot.b32 %r1, %p5, -1;",
+        "match.any.sync.b32 %r1, %r20, -1;",
+        "redux.sync.add.u32 %r1, %r20, -1;",
+        "shfl.sync.idx.b32 %r1, %t, %r20, 31, -1;",
+        "red.global.add.u32 [%mine], %r20;",
+        "atom.global.exch.b32 %r1, [%mine], %r20;",
+        "atom.global.cas.b32 %r1, [%mine], 0, %r20;",
+        "movmatrix.sync.aligned.m8n8.trans.b16 %r1, %r20;",
+        "mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32 {%r1, %r2}, {%r20}, {%t}, {%t, %t};",
+        "mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32 {%r1, %r2}, {%t}, {%r20}, {%t, %t};",
+        "mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32 {%r1, %r2}, {%t}, {%t}, {%t, %r20};",
+    ],
+)
+def test_it_matters_here(run: Any, use: str) -> None:
+    report, _ = run("    mov.u32 %r11, s;\n    " + use, declare=SHARED)
+    finding = report.findings[0]
+    assert (finding.class_, finding.lanes) == ("uninit-register", LANES)
+    name = "%p5" if "%p5" in use else "%r20"
+    assert f"register {name}" in finding.message or f"on {name}" in finding.message
+    # with the register written nothing is left
+    clean = "    mov.u32 %r20, 0; setp.eq.u32 %p5, %t, 0;\n    mov.u32 %r11, s;\n    " + use
+    assert run(clean, declare=SHARED)[0].verdict == "clean"
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "add.u32 %r1, %r20, 1; mul.hi.u32 %r2, %r1, %r20;",
+        "st.shared.u32 [%r11], %r20;",
+        "st.local.u32 [v], %r20;",
+        "st.shared.u32 [%r11], %r20; ld.shared.u32 %r1, [%r11];",
+        "shfl.sync.bfly.b32 %r1, %r20, 1, 31, -1;",
+        "ld.shared.v4.u32 {%r1, %r2, %r3, %r4}, [%r11];",
+        "ld.local.u32 %r1, [v];",
+        "red.shared.add.u32 [%r11], %r20;",
+        "mov.b64 %rd1, {%r20, %r20};",
+        "prefetch.global.L1 [%rd15];",
+    ],
+)
+def test_it_does_not_matter_here(run: Any, use: str) -> None:
+    declare = SHARED + ".local .b32 v;"
+    assert run("    mov.u32 %r11, s;\n    " + use, declare=declare)[0].verdict == "clean"
+
+
+def test_the_line_of_the_use_and_the_lanes(run: Any) -> None:
+    body = "    setp.lt.u32 %p1, %t, 4;\n    @%p1 mov.u32 %r20, 1;\n    st.global.u32 [%mine], %r20;"
+    finding = _only(run(body)[0])
+    assert finding.lanes == tuple(range(4, 32))
+    assert finding.other_line is None
+    body = body.replace("    st.global", "    @%p1 st.global")
+    assert run(body)[0].verdict == "clean"
+
+
+# --- memory ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("space", "place"), [("shared", "%r10"), ("local", "v")]
+)
+def test_a_load_is_named_when_its_value_matters(run: Any, space: str, place: str) -> None:
+    declare = SHARED + ".local .b32 v;"
+    load = OWN + f"    ld.{space}.u32 %r1, [{place}];\n"
+    assert run(load, declare=declare)[0].verdict == "clean"
+    use = "    add.u32 %r2, %r1, 1;\n    st.global.u32 [%mine], %r2;"
+    finding = _only(run(load + use, declare=declare)[0])
+    assert (finding.class_, finding.space) == (f"uninit-{space}", space)
+    assert (finding.other_line, finding.lanes) == (finding.line + 2, LANES)
+    store = f"    st.{space}.u32 [{place}], %t;\n"
+    report, out = run(load.replace("    ld", store + "    ld") + use, declare=declare)
+    assert (report.verdict, out[5]) == ("clean", 6)
+
+
+def test_the_address_is_that_of_the_byte(run: Any) -> None:
+    body = """
+    st.shared.u8 [s+4], %t; st.shared.u16 [s+6], %t;
+    ld.shared.u32 %r1, [s+4];
+    st.global.u32 [%mine], %r1;"""
+    assert _only(run(body, declare=SHARED)[0]).address == 5
+
+
+def test_a_vector_whose_padding_is_not_used(run: Any) -> None:
+    body = OWN + """
+    st.shared.v2.u32 [s], {%t, %t};
+    ld.shared.v4.u32 {%r1, %r2, %r3, %r4}, [s];
+    add.u32 %r1, %r1, %r2;
+    st.global.u32 [%mine], %r1;"""
+    assert run(body, declare=SHARED)[0].verdict == "clean"
+    used = body.replace("%r1, %r1, %r2;", "%r1, %r1, %r3;")
+    assert _only(run(used, declare=SHARED)[0]).class_ == "uninit-shared"
+
+
+def test_bytes_of_a_word(run: Any) -> None:
+    body = """
+    st.shared.u8 [s+1], %t;
+    ld.shared.u32 %r1, [s];
+    bfe.u32 %r1, %r1, {}, 8;
+    st.global.u32 [%mine], %r1;"""
+    assert run(body.format(8), declare=SHARED)[0].verdict == "clean"
+    assert run(body.format(9), declare=SHARED)[0].verdict == "uninit-shared"
+
+
+@pytest.mark.parametrize("space", ["shared", "local"])
+def test_undefined_bits_pass_through_memory(run: Any, space: str) -> None:
+    """The copy of padding is no finding; its use names the register that it came from."""
+    declare = f".{space} .align 8 .b8 v[256];"
+    lane = "shl.b32 %r1, %t, 3; mov.u32 %r2, v; add.u32 %r1, %r1, %r2;" if space == "shared" else (
+        "mov.u32 %r1, v;"
+    )
+    body = f"""
+    {lane}
+    st.{space}.v2.u32 [%r1], {{%t, %r20}};
+    ld.{space}.u64 %rd1, [%r1];
+    mov.b64 {{%r3, %r4}}, %rd1;
+    st.global.u32 [%mine], %r3;"""
+    report, out = run(body, declare=declare)
+    assert (report.verdict, out[7]) == ("clean", 7)
+    finding = _only(run(body.replace("[%mine], %r3", "[%mine], %r4"), declare=declare)[0])
+    assert (finding.class_, "%r20" in finding.message) == ("uninit-register", True)
+
+
+def test_written_again_by_a_defined_store(run: Any) -> None:
+    body = OWN + "    st.shared.u32 [%r10], %r20;\n    st.shared.u32 [%r10], %t;\n"
+    body += "    ld.shared.u32 %r1, [%r10];\n    st.global.u32 [%mine], %r1;"
+    assert run(body, declare=SHARED)[0].verdict == "clean"
+
+
+def test_a_complete_array_becomes_incomplete_again(run: Any) -> None:
+    """All of it is written, which is noticed, and then undefined bits are stored."""
+    loop = OWN + """
+    st.shared.u32 [%r10], %t; st.shared.u32 [%r10+128], %t;
+    mov.u32 %r1, 0;
+AGAIN:
+    ld.shared.u32 %r2, [%r10];
+    add.u32 %r1, %r1, 1;
+    setp.lt.u32 %p1, %r1, 40;
+    @%p1 bra AGAIN;
+    {}
+    ld.shared.u32 %r2, [%r10];
+    st.global.u32 [%mine], %r2;"""
+    assert run(loop.format(""), declare=SHARED)[0].verdict == "clean"
+    report, _ = run(loop.format("st.shared.u32 [%r10], %r20;"), declare=SHARED)
+    assert _only(report).class_ == "uninit-register"
+
+
+def test_atomics_of_shared_memory(run: Any) -> None:
+    body = """
+    {}
+    red.shared.add.u32 [s], 1;
+    ld.shared.u32 %r1, [s];
+    st.global.u32 [%mine], %r1;"""
+    finding = _only(run(body.format(""), declare=SHARED)[0])
+    assert (finding.class_, "red.shared" in finding.message) == ("uninit-shared", False)
+    assert finding.other_line == finding.line + 2  # the sum was spoilt by the reduction
+    assert run(body.format("st.shared.u32 [s], 0;"), declare=SHARED)[0].verdict == "clean"
+    exchange = body.format("").replace("red.shared.add.u32", "atom.shared.exch.b32 %r2,")
+    assert run(exchange, declare=SHARED)[0].verdict == "clean"
+    used = exchange.replace("[%mine], %r1", "[%mine], %r2")
+    assert _only(run(used, declare=SHARED)[0]).class_ == "uninit-shared"
+
+
+def test_atomics_of_global_memory(run: Any) -> None:
+    out = ptxsim.undefined(32, np.uint32)
+    finding = _only(run("    red.global.add.u32 [%mine], 1;", out=out)[0])
+    assert (finding.class_, finding.other_line) == ("uninit-global", None)
+    out = ptxsim.undefined(32, np.uint32)
+    assert run("    atom.global.exch.b32 %r1, [%mine], 1;", out=out)[0].verdict == "clean"
+
+
+def test_bytes_of_a_buffer(run: Any) -> None:
+    body = """
+    mad.wide.u32 %rd1, %t, 4, %in;
+    ld.global.u32 %r1, [%rd1];
+    setp.lt.u32 %p1, %t, 8;
+    selp.u32 %r1, 0, %r1, %p1;
+    st.global.u32 [%mine], %r1;"""
+    finding = _only(run(body, data=ptxsim.undefined(64, np.uint32))[0])
+    assert (finding.class_, finding.lanes) == ("uninit-global", tuple(range(8, 32)))
+    assert "reads byte 32 of 'in_p', which was never written" in finding.message
+    body = body.replace("%t, 8", "%t, 32")
+    assert run(body, data=ptxsim.undefined(64, np.uint32))[0].verdict == "clean"
+
+
+# --- control --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_branches_and_merges(run: Any, schedule: str) -> None:
+    """Lanes 0 to 9 define the value in one arm, 10 to 19 in a nested one, the others never."""
+    body = """
+    setp.lt.u32 %p1, %t, 10; setp.lt.u32 %p2, %t, 20;
+    @%p1 bra FIRST;
+    @!%p2 bra JOIN;
+    mov.u32 %r20, 1;
+    bra JOIN;
+FIRST:
+    mov.u32 %r20, 2;
+JOIN:
+    xor.b32 %r21, %r20, %t;
+    st.global.u32 [%mine], %r21;"""
+    finding = _only(run(body, schedule=schedule)[0])
+    assert (finding.class_, finding.lanes) == ("uninit-register", tuple(range(20, 32)))
+    assert run(body.replace("%t, 20", "%t, 32"), schedule=schedule)[0].verdict == "clean"
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_loops(run: Any, schedule: str) -> None:
+    """Each lane turns as often as its number says; the value of the first turn is undefined."""
+    body = """
+    mov.u32 %r1, 0;
+LOOP:
+    setp.ge.u32 %p1, %r1, %t;
+    @%p1 bra DONE;
+    mov.u32 %r21, %r20;
+    mov.u32 %r20, 7;
+    add.u32 %r1, %r1, 1;
+    bra LOOP;
+DONE:
+    setp.lt.u32 %p2, %t, {};
+    @%p2 mov.u32 %r21, 0;
+    st.global.u32 [%mine], %r21;"""
+    finding = _only(run(body.format(1), schedule=schedule)[0])
+    assert (finding.class_, finding.lanes) == ("uninit-register", (1,))
+    report, out = run(body.format(2), schedule=schedule)
+    assert (report.verdict, out[1], out[9]) == ("clean", 0, 7)
+
+
+def test_switch(run: Any) -> None:
+    body = """
+    and.b32 %r1, %t, 3;
+    T: .branchtargets A, B, C, D;
+    brx.idx %r1, T;
+A:  mov.u32 %r20, 1; bra END;
+B:  bra END;
+C:  mov.u32 %r20, 3; bra END;
+D:  mov.u32 %r20, %r22;
+END:
+    st.global.u32 [%mine], %r20;"""
+    finding = _only(run(body)[0])  # of two registers, told together
+    assert (finding.class_, finding.lanes, finding.count) == (
+        "uninit-register", tuple(range(1, 32, 4)), 16,
+    )  # fmt: skip
+
+
+FUNCTIONS = """
+.func (.reg .b32 r) pick(.reg .b32 a, .reg .b32 b, .reg .pred p)
+{ selp.u32 r, a, b, p; ret; }
+.func (.param .b32 r) second(.param .align 8 .b8 v[8])
+{ .reg .b32 %x; ld.param.u32 %x, [v+4]; st.param.u32 [r], %x; ret; }
+.func (.reg .b32 r) frame()
+{ .local .b32 kept; ld.local.u32 r, [kept]; st.local.u32 [kept], 5; ret; }
+"""
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_calls_carry_registers(run: Any, schedule: str) -> None:
+    body = """
+    setp.lt.u32 %p1, %t, {};
+    call (%r1), pick, (%t, %r20, %p1);
+    mov.u32 %r2, %r20;
+    st.global.u32 [%mine], %r1;"""
+    report, out = run(body.format(32), before=FUNCTIONS, schedule=schedule)
+    assert (report.verdict, out[9]) == ("clean", 9)
+    finding = _only(run(body.format(30), before=FUNCTIONS, schedule=schedule)[0])
+    assert (finding.class_, finding.lanes) == ("uninit-register", (30, 31))
+
+
+@pytest.mark.parametrize(("part", "clean"), [(0, False), (4, True)])
+def test_calls_carry_parameters(run: Any, part: int, clean: bool) -> None:
+    body = f"""
+    {{ .param .align 8 .b8 a[8]; .param .b32 x;
+    st.param.b32 [a+{part}], %t;
+    call (x), second, (a);
+    ld.param.b32 %r1, [x]; }}
+    st.global.u32 [%mine], %r1;"""
+    report, out = run(body, before=FUNCTIONS)
+    if clean:
+        assert (report.verdict, out[9]) == ("clean", 9)
+    else:
+        assert _only(report).class_ == "uninit-local"
+    stored = body.replace(f"[a+{part}], %t", "[a+4], %r20")
+    assert _only(run(stored, before=FUNCTIONS)[0]).class_ == "uninit-register"
+
+
+def test_the_frame_of_a_second_call_is_undefined_again(run: Any) -> None:
+    body = "    call (%r1), frame, ();\n    call (%r1), frame, ();\n    st.global.u32 [%mine], %r1;"
+    assert _only(run(body, before=FUNCTIONS)[0]).class_ == "uninit-local"
+
+
+def test_arguments_of_built_in_functions(run: Any) -> None:
+    before = """.extern .func (.param .b32 r) vprintf(.param .b64 f, .param .b64 a);
+.global .align 1 .b8 text[3] = {37, 100, 0};
+"""
+    body = """
+    .local .align 8 .b8 v[8];
+    {}
+    mov.u64 %rd1, v; cvta.local.u64 %rd1, %rd1;
+    mov.u64 %rd2, text; cvta.global.u64 %rd2, %rd2;
+    {{ .param .b64 f; .param .b64 a; .param .b32 x;
+    st.param.b64 [f], %rd2; st.param.b64 [a], %rd1;
+    call (x), vprintf, (f, a); }}"""
+    report, _ = run(body.format("st.local.u32 [v], %t;"), before=before)
+    assert (report.verdict, report.printf[:3]) == ("clean", "012")
+    assert _only(run(body.format(""), before=before)[0]).class_ == "uninit-local"
+    stored = run(body.format("st.local.u32 [v], %r20;"), before=before)[0]
+    assert _only(stored).class_ == "uninit-register"
+    lost = body.format("").replace("[a], %rd1", "[a], %rd9").replace("u64 %rd1, v", "u64 %rd1, %rd9")
+    assert run(lost, before=before)[0].findings[0].class_ == "uninit-register"
+
+
+# --- warps ----------------------------------------------------------------------------------------
+
+
+def test_a_shuffle_takes_undefined_bits_along(run: Any) -> None:
+    body = """
+    setp.lt.u32 %p1, %t, 31;
+    @%p1 mov.u32 %r20, %t;
+    shfl.sync.down.b32 %r20|%p2, %r20, 1, 31, -1;
+    {} st.global.u32 [%mine], %r20;"""
+    finding = _only(run(body.format(""))[0])
+    assert (finding.class_, finding.lanes) == ("uninit-register", (30, 31))
+    assert run(body.format("setp.lt.u32 %p3, %t, 30; @%p3"))[0].verdict == "clean"
+
+
+def test_copies_of_undefined_bytes(run: Any) -> None:
+    body = OWN + """
+    mad.wide.u32 %rd1, %t, 4, %in;
+    cp.async.ca.shared.global [%r10], [%rd1], 4{};
+    cp.async.wait_all;
+    ld.shared.u32 %r1, [%r10];
+    {} st.global.u32 [%mine], %r1;"""
+    data = np.arange(64, dtype=np.uint32)
+    assert run(body.format("", ""), declare=SHARED, data=data)[0].verdict == "clean"
+    for early in ("default", "early-async"):
+        options: dict[str, Any] = {"declare": SHARED, "schedule": early}
+        lost = run(body.format("", ""), data=ptxsim.undefined(64, np.uint32), **options)[0]
+        assert _only(lost).class_ == "uninit-shared"
+        # copied, but not used; and bytes behind the source size are zero
+        unused = body.format("", "setp.gt.u32 %p3, %t, 99; @%p3")
+        assert not run(unused, data=ptxsim.undefined(64, np.uint32), **options)[0].findings
+        filled = body.format(", 0", "")
+        assert not run(filled, data=ptxsim.undefined(64, np.uint32), **options)[0].findings
+
+
+# --- the tool -------------------------------------------------------------------------------------
+
+
+def test_without_the_tool(run: Any) -> None:
+    body = "    ld.shared.u32 %r1, [s];\n    add.u32 %r1, %r1, %r20;\n    st.global.u32 [%mine], %r1;"
+    for tools in ("none", "memcheck,racecheck"):
+        assert run(body, declare=SHARED, tools=tools)[0].verdict == "clean"
+    report, _ = run(body, declare=SHARED, tools="initcheck")
+    assert report.verdict == "uninit-shared"
