@@ -22,6 +22,9 @@ __all__ = [
     "bitwise",
     "compared_integers",
     "compared_whole",
+    "conjunction",
+    "disjunction",
+    "either",
     "elements",
     "everywhere",
     "from_low_bits",
@@ -90,6 +93,23 @@ def bitwise(function: Callable[..., Any], data: int | None = None) -> Rule:
         return out
 
     return rule
+
+
+def conjunction(values: Sequence[Array], unknown: Sequence[Array]) -> Any:
+    """and: a bit is defined if both are, or if one is surely zero."""
+    (a, b), (mask_a, mask_b) = values, unknown
+    return (mask_a | mask_b) & (a | mask_a) & (b | mask_b)
+
+
+def disjunction(values: Sequence[Array], unknown: Sequence[Array]) -> Any:
+    """or: a bit is defined if both are, or if one is surely one."""
+    (a, b), (mask_a, mask_b) = values, unknown
+    return (mask_a | mask_b) & (~a | mask_a) & (~b | mask_b)
+
+
+def either(values: Sequence[Array], unknown: Sequence[Array]) -> Any:
+    """xor, not: a bit is defined if all are."""
+    return unknown[0] | unknown[1] if len(unknown) > 1 else unknown[0]
 
 
 def from_low_bits(values: Sequence[Array], unknown: Sequence[Array]) -> Any:

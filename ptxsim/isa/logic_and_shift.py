@@ -10,7 +10,7 @@ import numpy as np
 
 from ..numerics import bits, permutation
 from ..types import SCALAR_TYPES
-from .definedness import Rule, bitwise, moved, zero_test
+from .definedness import Rule, bitwise, conjunction, disjunction, either, moved, zero_test
 from .protocol import Array
 from .record import Form, Mods, Pure, instruction
 
@@ -25,12 +25,13 @@ class _Logic(Pure):
         Form("type:{pred}", "=d.type, !a.type, !b.type"),
     )
     function: Callable[..., Any]
+    rule: Rule = staticmethod(either)
 
     def evaluate(self, m: Mods) -> Callable[..., Any]:
         return type(self).function
 
     def undefined_bits(self, m: Mods) -> Rule | None:
-        return bitwise(self.evaluate(m))
+        return type(self).rule
 
 
 @instruction("and", isa=_L + "and")
@@ -38,6 +39,7 @@ class And(_Logic):
     """Bitwise and."""
 
     function = np.bitwise_and
+    rule = staticmethod(conjunction)
 
 
 @instruction("or", isa=_L + "or")
@@ -45,6 +47,7 @@ class Or(_Logic):
     """Bitwise or."""
 
     function = np.bitwise_or
+    rule = staticmethod(disjunction)
 
 
 @instruction("xor", isa=_L + "xor")

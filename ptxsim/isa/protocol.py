@@ -100,8 +100,9 @@ class Lanes(Protocol):
     ) -> list[Array]:
         """``count`` consecutive elements of ``size`` bytes as bit patterns (16: two uint64 rows).
 
-        Where ``mask`` is false the elements are unspecified.  Misalignment of the whole access,
-        bounds and definedness are checked; ``space`` may be ``generic``.
+        Where ``mask`` is false the elements are unspecified.  Misalignment of the whole access
+        and bounds are checked; ``space`` may be ``generic``.  Undefined bits of what was read are
+        left for :meth:`take_loaded`.
         """
 
     def store(
@@ -151,16 +152,17 @@ class Lanes(Protocol):
     def mark(self, place: int, unknown: Unknown | None, mask: BoolArray | None) -> None:
         """A register was written in the lanes of a mask: these of its bits are undefined now."""
 
-    def observe(
-        self, unknown: Unknown, mask: BoolArray | None, site: Site, name: str = ""
-    ) -> None:
+    def observe(self, unknown: Unknown, mask: BoolArray | None, site: Site, name: str = "") -> None:
         """Undefined bits of the register ``name`` matter: a finding in the lanes of a mask."""
 
     def from_memory(self, origin: Array) -> BoolArray:
         """For origins of undefined bits: whether they were loaded."""
 
-    def describe_origin(self, number: int, site: Site, note: str) -> None:
-        """Say which part of its operand ``site`` read undefined bits from."""
+    def describe_origin(
+        self, number: int, site: Site, lanes: Array, describe: Callable[[int], str]
+    ) -> None:
+        """Say which lane of the warp gave ``site`` the address that a lane's undefined bits are
+        from (-1: none are), and what lies there."""
 
     def take_loaded(self) -> list[Unknown | None] | None:
         """The undefined bits of the elements of the last load; None if it read none."""

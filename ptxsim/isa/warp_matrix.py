@@ -33,6 +33,7 @@ _BLACKWELL = "8.6+sm_100a/sm_100f/sm_103a/sm_103f/sm_107a/sm_107f/sm_110a/sm_110
     "/sm_120a/sm_120f/sm_121a/sm_121f"
 )
 _LANE = np.arange(32)[None, :]
+_EACH_BYTE = np.uint64(0x0101_0101_0101_0101)
 
 
 class MatrixCollective(Instruction):
@@ -236,7 +237,7 @@ class Ldmatrix(_Rows):
                 for mark in marks:
                     mark(g, None, None)
 
-        def registers(g: Any, w: Any, halves: list[Array]) -> list[Array]:
+        def registers(g: Any, w: Any, halves: list[Array], packed: int = packed) -> list[Array]:
             """The registers of the two halves of the rows, or of masks of their bits."""
             row = np.stack([w.spread(g.full(h)) for h in halves], axis=-1)[:, :lines]
             octets = np.ascontiguousarray(row).view(np.uint8)
@@ -256,16 +257,22 @@ def _mark_rows(
 ) -> None:
     """Undefined bits of rows go to the registers that receive them."""
     halves = [np.zeros(1, np.uint64) if part is None else part[0] for part in lost]
-    origin = next(part[1] for part in lost if part is not None)
-    bad = g.full((halves[0] | halves[1]) != 0)
-    warp, lane = (int(i) for i in np.argwhere(w.spread(bad))[0])
-    number = int(g.full(origin)[np.flatnonzero(bad)[0]])
-    g.describe_origin(
-        number, site,
-        f"row {lane % per_matrix} of matrix {lane // per_matrix}, given by lane {lane}",
-    )  # fmt: skip
-    for mark, bits in zip(marks, registers(g, w, halves), strict=True):
-        mark(g, (bits, np.array([number], np.int32)), None)
+    origin = first_origin(g, lost)
+    parts = registers(g, w, halves)
+    # rows of bytes that name their lane: each register then says whose row its bytes are of
+    names = w.collect(np.broadcast_to(_LANE.astype(np.uint64) * _EACH_BYTE, w.present.shape))
+    given = registers(g, w, [names, names], 0)
+    rows = np.full(g.n, -1)
+    for bits, lanes in zip(reversed(parts), reversed(given), strict=True):
+        lowest = np.bitwise_count((bits & (~bits + np.uint32(1))) - np.uint32(1)) & 24
+        rows = np.where(bits != 0, (lanes >> lowest.astype(np.uint32)) & np.uint32(0xFF), rows)
+
+    def describe(lane: int) -> str:
+        return f"row {lane % per_matrix} of matrix {lane // per_matrix}, given by lane {lane}"
+
+    g.describe_origin(int(origin[0]), site, rows, describe)
+    for mark, bits in zip(marks, parts, strict=True):
+        mark(g, (bits, origin), None)
 
 
 def _unpacked(octets: Array, bits: int) -> Array:

@@ -48,7 +48,7 @@ def marked(
         zero = (np.zeros_like(template[..., :1]), np.zeros(1, np.int32))
         (bits, origin), (kept, kept_origin) = new or zero, old or zero
         new = np.where(mask, bits, kept), np.where(mask, origin, kept_origin)
-    if new is None or not new[0].any():
+    if new is None or not np.count_nonzero(new[0]):
         return None
     return new
 
@@ -248,17 +248,23 @@ def _where(group: Group, origin: Origin, bad: BoolArray) -> tuple[str, dict[str,
     wave = group.wave
     addresses = origin.addresses(wave.size)
     lane = int(group.lanes[bad][0])
+    note = ""
+    if origin.given is not None and origin.describe is not None and origin.given[lane] >= 0:
+        giver = int(origin.given[lane])
+        note = f" ({origin.describe(giver)})"
+        lane = lane - lane % 32 + giver
     at = int(addresses[lane])
     if at < 0:  # the value came from another lane
         known = np.flatnonzero(addresses >= 0)
+        if not len(known):
+            return f"{origin.name} memory", {}
         at = int(addresses[known[np.searchsorted(known, lane) % len(known)]])
     if origin.name == "global":
         allocation = wave.memory.find(at)
         name = allocation.name if allocation else "?"
         offset = at - (allocation.start if allocation else 0)
         return f"byte {offset} of '{name}'", {"address": wave.memory.base + at}
-    text = f"{origin.name} address {at:#x}"
-    return f"{text} ({origin.note})" if origin.note else text, {"address": at}
+    return f"{origin.name} address {at:#x}{note}", {"address": at}
 
 
 def report_stored(

@@ -280,11 +280,18 @@ class Group:
         loaded: BoolArray = np.array([o.site is not None for o in self.wave.origins.known])[origin]
         return loaded
 
-    def describe_origin(self, number: int, site: Site, note: str) -> None:
-        """Say which part of its operand ``site`` read undefined bits from."""
+    def describe_origin(
+        self, number: int, site: Site, lanes: Array, describe: Callable[[int], str]
+    ) -> None:
+        """Say which lane of the warp gave ``site`` the address that a lane's undefined bits are
+        from (-1: none are), and what lies there."""
         origin = self.wave.origins.known[number]
-        if origin.site is site and not origin.note:
-            origin.note = note
+        if origin.site is not site:
+            return
+        if origin.given is None or len(origin.given) != self.wave.size:
+            origin.given = np.full(self.wave.size, -1)
+        origin.given[self.lanes] = lanes
+        origin.describe = describe
 
     def take_loaded(self) -> list[Unknown | None] | None:
         """The undefined bits of what the last load read; None if there were none."""

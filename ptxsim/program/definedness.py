@@ -43,8 +43,9 @@ class Origin:
     site: Site | None = None
     #: the address in its space that each lane of the wave read last; -1: none
     at: Array | None = None
-    #: which part of its operand that was
-    note: str = ""
+    #: which lane of the warp gave that address, where it was another, and what lies there
+    given: Array | None = None
+    describe: Callable[[int], str] | None = None
 
     def addresses(self, lanes: int) -> Array:
         """``at`` for a wave of so many lanes, to be changed."""

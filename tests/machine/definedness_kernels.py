@@ -1,6 +1,6 @@
 """Kernels whose registers have chosen undefined bits, and what the machine knows of their results.
 
-Word ``i`` of a lane is ``value`` where ``mask`` is zero and undefined where it is one; the undefined
+Word ``i`` of a lane is ``value`` where ``mask`` is zero and undefined where it is one; undefined
 bits hold ``noise``, so that lanes with equal values and masks show what depends on them.
 """
 
@@ -68,7 +68,10 @@ def known_results(
                 (stored,) = rest[2]
                 lost = self.storing[0] if self.storing else None
                 seen.append(
-                    (self.full(stored), self.full(np.zeros(1, np.uint32) if lost is None else lost[0]))
+                    (
+                        self.full(stored),
+                        self.full(np.zeros(1, np.uint32) if lost is None else lost[0]),
+                    )
                 )
             super().store(space, *rest)
 

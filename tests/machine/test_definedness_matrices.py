@@ -33,7 +33,6 @@ def test_rows_that_nothing_reads(run: Any) -> None:
     finding = _only(run(_stored(23) + ZERO + LOAD + PRODUCT, declare=TILE)[0])
     assert (finding.class_, finding.lanes) == ("uninit-shared", (28, 29, 30, 31))
     assert (finding.other_line, finding.address) == (finding.line + 1, 23 * 16)
-    # rows of all of matrix 3 and of row 7 of matrix 2 are missing; the first that is was noted
     assert "row 7 of matrix 2, given by lane 23" in finding.message
 
 
@@ -46,11 +45,11 @@ def test_an_accumulator_that_is_also_the_result(run: Any) -> None:
 def test_an_address_that_is_also_a_result(run: Any) -> None:
     """Row addresses of lanes from 8 on do not count for one matrix."""
     line = "    ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r12}, [%r12];\n"
-    move = "    setp.lt.u32 %p2, %t, {};\n    @%p2 mov.u32 %r12, %r10;\n"
+    move = "    setp.lt.u32 %p2, %t, N;\n    @%p2 mov.u32 %r12, %r10;\n"
     use = "    st.global.u32 [%mine], %r12;"
     body = _stored(32) + move + line + use
-    assert run(body.format(8), declare=TILE)[0].verdict == "clean"
-    finding = _only(run(body.format(7), declare=TILE)[0])
+    assert run(body.replace("N;", "8;"), declare=TILE)[0].verdict == "clean"
+    finding = _only(run(body.replace("N;", "7;"), declare=TILE)[0])
     assert (finding.class_, finding.lanes) == ("uninit-register", (7,))
 
 
@@ -59,22 +58,20 @@ def test_a_defined_tile_replaces_undefined_registers(run: Any) -> None:
     assert run(body, declare=TILE)[0].verdict == "clean"
 
 
-HALVES = "wmma.load.{0}.sync.aligned.row.m16n16k16.shared.f16 {{{1}}}, [s], 16;"
 A = ", ".join(f"%f{k}" for k in range(8))
 C = ", ".join(f"%r{k}" for k in range(1, 5))
+B = ", ".join(f"%f{k}" for k in range(8, 16))
 WMMA = f"""
     wmma.load.a.sync.aligned.row.m16n16k16.shared.f16 {{{A}}}, [s], 16;
-    wmma.mma.sync.aligned.row.row.m16n16k16.f16.f16 {{{C}}}, {{{A}}}, {{{A}}}, {{{C}}};
+    wmma.load.b.sync.aligned.row.m16n16k16.shared.f16 {{{B}}}, [s], 16;
+    wmma.mma.sync.aligned.row.row.m16n16k16.f16.f16 {{{C}}}, {{{A}}}, {{{B}}}, {{{C}}};
 """
 CLEAR = "".join(f"    mov.b32 %r{k}, 0;\n" for k in range(1, 5))
 
 
 @pytest.mark.parametrize("rows", [32, 31])
 def test_wmma(run: Any, rows: int) -> None:
-    body = _stored(rows) + CLEAR + WMMA.replace(".row.row.", ".row.row.")
-    body = body.replace(f"{{{A}}}, {{{A}}}, {{{C}}}", f"{{{A}}}, {{{B}}}, {{{C}}}")
-    load_b = f"    wmma.load.b.sync.aligned.row.m16n16k16.shared.f16 {{{B}}}, [s], 16;\n"
-    body = body.replace("    wmma.mma", load_b + "    wmma.mma")
+    body = _stored(rows) + CLEAR + WMMA
     report, _ = run(body, declare=TILE)
     if rows == 32:
         assert report.verdict == "clean"
@@ -83,9 +80,6 @@ def test_wmma(run: Any, rows: int) -> None:
         assert {f.line for f in report.findings} == {
             n for n, line in enumerate(_text(body), 1) if "wmma.load" in line
         }
-
-
-B = ", ".join(f"%f{k}" for k in range(8, 16))
 
 
 def _text(body: str) -> list[str]:
@@ -98,9 +92,17 @@ def test_wmma_through_shared_memory(run: Any) -> None:
     copy = f"""
     wmma.load.c.sync.aligned.row.m16n16k16.shared.f16 {{{C}}}, [s], 16;
     wmma.store.d.sync.aligned.row.m16n16k16.shared.f16 [s+512], {{{C}}}, 16;
-    ld.shared.u32 %r5, [s+{{}}];
+    ld.shared.u32 %r5, [s+N];
     st.global.u32 [%mine], %r5;"""
-    assert run(_stored(31) + copy.format(512), declare=TILE)[0].verdict == "clean"
-    finding = _only(run(_stored(31) + copy.format(512 + 31 * 16), declare=TILE)[0])
+    assert run(_stored(31) + copy.replace("N", "512"), declare=TILE)[0].verdict == "clean"
+    finding = _only(run(_stored(31) + copy.replace("N", "1008"), declare=TILE)[0])
     assert finding.class_ == "uninit-shared"
     assert finding.other_line == finding.line + 3
+
+
+def test_a_wmma_accumulator_that_is_also_the_result(run: Any) -> None:
+    """Registers that were never written hold no fragment, which has a class of its own."""
+    lost = CLEAR.replace("    mov.b32 %r3, 0;\n", "")
+    finding = _only(run(_stored(32) + lost + WMMA, declare=TILE)[0])
+    assert finding.class_ == "wmma-fragment"
+    assert "%r3 was never loaded" in finding.message

@@ -86,7 +86,7 @@ class AsyncGroups:
                     out[k] = False
         return out
 
-    def cure(self, owner: Array, group: Array, kind: Array, pending: BoolArray) -> str:
+    def cure(self, owner: Array, group: Array, pending: BoolArray) -> str:
         """What to wait for, with the count that is right."""
         some = np.flatnonzero(pending)
         if not len(some):

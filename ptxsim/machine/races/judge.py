@@ -1,0 +1,290 @@
+"""Compares accesses with what is recorded of earlier ones, and records them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...isa.order import SCOPES
+from ...isa.protocol import Array, BoolArray
+from .accesses import Conflict, New, Taken
+from .clocks import Knowledge
+from .copies import AsyncGroups
+from .phases import BulkParts, ProxyFences
+from .reports import Reports
+from .shadow import ASYNC, ATOMIC, BULK, STRONG, WEAK, Shadow, Slot, fields, raw_times
+
+__all__ = ["Judge"]
+
+_GPU = SCOPES.index("gpu")
+
+
+class Judge:
+    """The comparing part of the race checker, for one wave.
+
+    ``exact`` keeps all unordered accesses, for programs that order single lanes or warps.
+    """
+
+    def __init__(
+        self,
+        reports: Reports,
+        know: Knowledge,
+        copies: AsyncGroups,
+        bulk: BulkParts,
+        proxy: ProxyFences,
+        exact: bool,
+    ) -> None:
+        self.reports = reports
+        self.wave = reports.wave
+        self.know, self.copies, self.bulk, self.proxy = know, copies, bulk, proxy
+        self.exact = exact
+
+    def write(self, shadow: Shadow, index: Array, new: New) -> None:
+        """Check writes against all that is recorded and against each other, and record them."""
+        twice = shadow.repeated(index)
+        if twice is not None:
+            self._together(shadow, index, new, twice)
+        keep = self.against(shadow, shadow.writes, index, new, old_writes=True)
+        if shadow.read:
+            self.against(shadow, shadow.reads, index, new, old_writes=False)
+        if shadow.more:
+            self._against_more(shadow, index, new)
+        if new.kind in (STRONG, ATOMIC):
+            self.add(shadow, shadow.writes, index, new, keep)
+            shadow.second = True
+            return
+        if twice is not None or keep[0].any() or keep[1].any():
+            self.add(shadow, shadow.writes, index, new, keep)
+            shadow.second = True
+        else:
+            shadow.writes[0].put(index, new.records, new.number)
+            if shadow.second:
+                shadow.writes[1].clear(index)
+        if shadow.read:
+            for slot in shadow.reads:
+                slot.clear(index)
+        if shadow.more:
+            for at in np.unique(index):
+                shadow.more.pop(int(at), None)
+
+    def write_async(self, shadow: Shadow, index: Array, new: New) -> None:
+        twice = shadow.repeated(index)
+        if twice is not None:
+            at = np.flatnonzero(twice)
+            old = fields(new.records[shadow.last(index)[at]])
+            taken = Taken(old.lane, old.time, old.kind)
+            self.reports.race(Conflict(new, at, index[at] << shadow.shift, new.site, taken))
+        self.against(shadow, shadow.writes, index, new, old_writes=True)
+        if shadow.read:
+            self.against(shadow, shadow.reads, index, new, old_writes=False)
+            for slot in shadow.reads:
+                slot.clear(index)
+        if shadow.more:
+            self._against_more(shadow, index, new)
+            for at in np.unique(index):
+                shadow.more.pop(int(at), None)
+        shadow.writes[0].put(index, new.records, new.number)
+        if shadow.second:
+            shadow.writes[1].clear(index)
+
+    def against(
+        self, shadow: Shadow, slots: list[Slot], index: Array, new: New, old_writes: bool
+    ) -> tuple[BoolArray, BoolArray]:
+        """Report races with recorded accesses; which of them stay in their slots."""
+        out = []
+        for number, slot in enumerate(slots):
+            if number and not shadow.second and old_writes:
+                out.append(np.zeros(len(index), bool))
+                continue
+            old = slot.records[index]
+            unknown = self._unknown(old, new)
+            if unknown.any():
+                at = np.flatnonzero(unknown)
+                stays = self._conflict(
+                    shadow, index[at], old[at], slot.sites[index[at]], new, at, old_writes
+                )
+                unknown[at] = stays
+            out.append(unknown)
+        return out[0], out[1]
+
+    def unknown_of(
+        self, shadow: Shadow, slots: list[Slot], index: Array, new: New
+    ) -> tuple[BoolArray, BoolArray]:
+        one, two = (self._unknown(s.records[index], new) for s in slots)
+        return one, two
+
+    def _unknown(self, old: Array, new: New) -> BoolArray:
+        """Which recorded accesses the new ones do not come after; empty records are known."""
+        out = np.zeros(len(old), bool)
+        if not old.any():
+            return out
+        if new.space == "shared" and int(raw_times(old).max()) < int(self.know.ce.min()):
+            return out
+        at = np.flatnonzero(old)
+        f = fields(old[at])
+        lanes = new.lanes[at]
+        timed = f.kind < ASYNC
+        if timed.all():
+            out[at] = self.know.unknown(f.lane, f.time, lanes)
+            return out
+        some = np.flatnonzero(timed)
+        out[at[some]] = self.know.unknown(f.lane[some], f.time[some], lanes[some])
+        rest = np.flatnonzero(f.kind == ASYNC)
+        out[at[rest]] = self.copies.unknown(f.lane[rest], f.time[rest], lanes[rest])
+        rest = np.flatnonzero(f.kind == BULK)
+        out[at[rest]] = self.bulk.unknown(f.time[rest], lanes[rest])
+        return out
+
+    def _conflict(
+        self,
+        shadow: Shadow,
+        index: Array,
+        old: Array,
+        sites: Array,
+        new: New,
+        at: Array,
+        old_writes: bool,
+    ) -> BoolArray:
+        """Judge unordered pairs; true where the old record must be kept beside the new one."""
+        f = fields(old)
+        strong = self._morally_strong(f, new, at)
+        race = ~strong
+        same = np.zeros(len(old), bool)
+        if old_writes and new.writes and new.value is not None and race.any():
+            weak = (f.kind == WEAK) & race
+            same = weak & self._equal(new, index, at, shadow)
+        for flags, report in (
+            (race & ~same, self.reports.race),
+            (same, self.reports.same_value),
+        ):
+            for number in np.unique(sites[flags]):
+                chosen = flags & (sites == number)
+                taken = Taken(f.lane[chosen], f.time[chosen], f.kind[chosen])
+                places = index[chosen] << shadow.shift
+                first = self.reports.sites[int(number)]
+                report(Conflict(new, at[chosen], places, first, taken, old_writes))
+        return strong | same
+
+    def _morally_strong(self, f: Any, new: New, at: Array) -> BoolArray:
+        if new.kind not in (STRONG, ATOMIC):
+            return np.zeros(len(f.lane), bool)
+        per = self.know.per
+        near = f.lane // per == self.know.globally(new.lanes[at]) // per
+        far = (f.scope >= _GPU) & (new.scope >= _GPU)
+        whole = (f.size == new.size) | ((f.kind == ATOMIC) & (new.kind == ATOMIC))
+        out: BoolArray = ((f.kind == STRONG) | (f.kind == ATOMIC)) & (near | far) & whole
+        return out
+
+    def _equal(self, new: New, index: Array, at: Array, shadow: Shadow) -> BoolArray:
+        """Whether a write leaves the bytes as they are."""
+        memory = self.wave.shared if new.space == "shared" else self.wave.memory.bytes
+        assert new.value is not None
+        width = 1 << shadow.shift
+        places = (index << shadow.shift)[:, None] + np.arange(width)
+        out: BoolArray = (memory[places] == new.value[at]).all(axis=1)
+        return out
+
+    def _together(self, shadow: Shadow, index: Array, new: New, twice: BoolArray) -> None:
+        """Lanes of one step that write the same granule: all are unordered with each other."""
+        at = np.flatnonzero(twice)
+        last = shadow.last(index)[at]
+        if new.kind in (STRONG, ATOMIC):
+            per = self.know.per
+            apart = self.know.globally(new.lanes[at]) // per != (
+                self.know.globally(new.lanes[last]) // per
+            )
+            at = at[apart] if new.scope < _GPU else at[:0]
+            bad, same = at, at[:0]
+        else:
+            assert new.value is not None
+            equal = (new.value[at] == new.value[last]).all(axis=1)
+            bad, same = at[~equal], at[equal]
+        old = fields(new.records[shadow.last(index)])
+        for chosen, report in ((bad, self.reports.race), (same, self.reports.same_value)):
+            if len(chosen):
+                taken = Taken(old.lane[chosen], old.time[chosen], old.kind[chosen])
+                places = index[chosen] << shadow.shift
+                report(Conflict(new, chosen, places, new.site, taken))
+
+    def add(
+        self,
+        shadow: Shadow,
+        slots: list[Slot],
+        index: Array,
+        new: New,
+        keep: tuple[BoolArray, BoolArray],
+    ) -> None:
+        if self.exact:
+            self._keep_all(shadow, slots, index, new, keep)
+        shadow.add(slots, index, new.records, new.number, keep)
+
+    def _keep_all(
+        self,
+        shadow: Shadow,
+        slots: list[Slot],
+        index: Array,
+        new: New,
+        keep: tuple[BoolArray, BoolArray],
+    ) -> None:
+        """Put into the list what the two slots will not hold."""
+        writes = slots is shadow.writes
+        for slot, stays in zip(slots, keep, strict=True):
+            for k in np.flatnonzero(stays):
+                entry = (writes, int(slot.records[index[k]]), int(slot.sites[index[k]]))
+                self._list(shadow, int(index[k]), entry)
+        twice = shadow.repeated(index)
+        if twice is not None:
+            for k in np.flatnonzero(twice):
+                entry = (writes, int(new.records[k]), new.number)
+                self._list(shadow, int(index[k]), entry)
+
+    @staticmethod
+    def _list(shadow: Shadow, at: int, entry: tuple[bool, int, int]) -> None:
+        kept = shadow.more.setdefault(at, [])
+        if entry not in kept:
+            kept.append(entry)
+
+    def _against_more(self, shadow: Shadow, index: Array, new: New) -> None:
+        """The same comparison with the records in the list."""
+        for k, granule in enumerate(map(int, index)):
+            for writes, record, number in shadow.more.get(granule, ()):
+                if not (writes or new.writes):
+                    continue
+                old = np.array([record], np.uint64)
+                one = New(
+                    new.space, new.lanes[k : k + 1], new.records[k : k + 1], new.site, new.number,
+                    new.kind, new.scope, new.size, new.writes,
+                    None if new.value is None else new.value[k : k + 1],
+                )  # fmt: skip
+                if self._unknown(old, one).any():
+                    self._conflict(
+                        shadow, index[k : k + 1], old, np.array([number]), one, np.zeros(1, int),
+                        writes,
+                    )  # fmt: skip
+
+    def unfenced(self, shadow: Shadow, index: Array, new: New) -> None:
+        """Writes through the generic proxy that a bulk copy comes after, but no proxy fence."""
+        old = shadow.writes[0].records[index]
+        at = np.flatnonzero((old != 0) & ~self._unknown(old, new))
+        if not len(at):
+            return
+        f = fields(old[at])
+        generic = np.flatnonzero(f.kind < ASYNC)
+        lane = int(new.lanes[0])
+        bad = generic[self.proxy.missing(f.lane[generic], f.time[generic], lane)]
+        sites = shadow.writes[0].sites[index[at]]
+        for number in np.unique(sites[bad]):
+            chosen = bad[sites[bad] == number]
+            first = self.reports.sites[int(number)]
+            taken = Taken(f.lane[chosen], f.time[chosen], f.kind[chosen])
+            places = index[at[chosen]] << shadow.shift
+            self.reports.unfenced(Conflict(new, at[chosen], places, first, taken))
+
+    def not_coherent(self, shadow: Shadow, index: Array, new: New) -> None:
+        """Loads by the read-only path of what the kernel has written."""
+        old = shadow.writes[0]
+        at = np.flatnonzero(old.records[index])
+        if len(at):
+            first = self.reports.sites[int(old.sites[index[at[0]]])]
+            self.reports.not_coherent(Conflict(new, at, index[at] << shadow.shift, first, None))

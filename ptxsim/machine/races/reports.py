@@ -1,0 +1,209 @@
+"""What is said of races: one finding for each pair of instructions, with both parties."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...diagnostics import Severity
+from ...isa.protocol import Site
+from .accesses import Conflict
+from .clocks import Knowledge
+from .copies import AsyncGroups
+from .shadow import ASYNC, BULK
+
+if TYPE_CHECKING:
+    from ..wave import Wave
+
+__all__ = ["Reports"]
+
+#: Reports of one pair that are made at once; the rest is counted and said at the end.
+_REPORTS = 4
+
+
+@dataclass(slots=True)
+class _Pair:
+    """What was reported for two instructions: how often more."""
+
+    first: Site
+    second: Site
+    class_: str
+    shown: int = 0
+    silent: int = 0
+    severity: Severity = Severity.ERROR
+
+
+class Reports:
+    """The pairs of a launch, the numbers of its instructions, and the last barriers of a wave."""
+
+    def __init__(self) -> None:
+        self.sites: list[Site] = []
+        self._numbers: dict[int, int] = {}
+        self._pairs: dict[tuple[int, int, str], _Pair] = {}
+        #: the last barrier of each CTA, and of each warp, of the wave
+        self._barriers: dict[int, tuple[int, Site]] = {}
+        self._meetings: dict[int, tuple[int, Site]] = {}
+        self._events = 0
+
+    def begin(self, wave: Wave, know: Knowledge, copies: AsyncGroups) -> None:
+        """A new wave."""
+        self.wave, self.know, self.copies = wave, know, copies
+        self._barriers.clear()
+        self._meetings.clear()
+
+    def finish(self) -> None:
+        """Say how often pairs were seen that were not reported one by one."""
+        for pair in self._pairs.values():
+            if pair.silent:
+                self.wave.count_more(
+                    pair.class_, pair.second, pair.silent, other_line=pair.first.line,
+                    severity=pair.severity,
+                )  # fmt: skip
+                pair.silent = 0
+
+    def barrier(self, cta: int, site: Site) -> None:
+        """The warps of a CTA of the wave, or some of them, met."""
+        self._events += 1
+        self._barriers[cta] = self._events, site
+
+    def meeting(self, warp: int, site: Site) -> None:
+        """The lanes of a warp of the wave met."""
+        self._events += 1
+        self._meetings[warp] = self._events, site
+
+    def number(self, site: Site) -> int:
+        number = self._numbers.get(id(site))
+        if number is None:
+            number = self._numbers[id(site)] = len(self.sites)
+            self.sites.append(site)
+        return number
+
+    def race(self, c: Conflict) -> None:
+        """Two accesses that nothing orders."""
+        assert c.old is not None
+        new, first = c.new, c.first
+        pending = self.copies.pending(c.old.lane, c.old.time, c.old.kind) | (c.old.kind == BULK)
+        verb = "writes" if new.writes else "reads"
+        if pending.any() or (new.kind >= ASYNC and (c.old.kind >= ASYNC).any()):
+            done = "read" if new.writes and not c.old_writes else "complete"
+            self.say(
+                "async-race", c,
+                f"'{new.site.text}' {verb} what an asynchronous copy of line {first.line} may not"
+                f" have {done} yet",
+                self.copies.cure(c.old.lane, c.old.time, pending & (c.old.kind == ASYNC)),
+            )  # fmt: skip
+            return
+        old = "write" if c.old_writes else "read"
+        self.say(
+            f"race-{new.space}", c,
+            f"{verb[:-1]} by '{new.site.text}' is not ordered with the {old} by '{first.text}' at"
+            f" line {first.line}",
+            self._cure(c),
+        )  # fmt: skip
+
+    def same_value(self, c: Conflict) -> None:
+        """Unordered writes of the same bits."""
+        self.say(
+            "same-value-write", c,
+            f"threads write the same value by '{c.new.site.text}' and line {c.first.line}, in no"
+            " order",
+            "let one thread write, or use a relaxed store",
+            Severity.WARNING,
+        )  # fmt: skip
+
+    def not_coherent(self, c: Conflict) -> None:
+        """A load by the read-only path of what the kernel writes."""
+        self.say(
+            "nc-coherence", c,
+            f"'{c.new.site.text}' reads by the non-coherent path what the kernel writes at line"
+            f" {c.first.line}",
+            "load it without .nc: the read-only path may hold older data",
+        )  # fmt: skip
+
+    def unfenced(self, c: Conflict) -> None:
+        """A bulk copy of what was written through the generic proxy, without a proxy fence."""
+        verb = "writes over" if c.new.writes else "reads"
+        self.say(
+            "proxy-fence", c,
+            f"'{c.new.site.text}' {verb} through the async proxy what '{c.first.text}' wrote"
+            f" through the generic proxy at line {c.first.line}, with no proxy fence between",
+            "put 'fence.proxy.async' after the write, before the barrier that the copy waits for",
+        )  # fmt: skip
+
+    def _cure(self, c: Conflict) -> str:
+        assert c.old is not None
+        mine = self.know.globally(c.new.lanes[c.at])
+        theirs = c.old.lane
+        per = self.know.per
+        if (mine // per != theirs // per).any():
+            return (
+                "order the CTAs: a release at gpu scope after the first access, an acquire before"
+                " the second, or an atomic"
+            )
+        if (mine >> 5 == theirs >> 5).all():
+            return "put 'bar.warp.sync' between the two accesses"
+        return "put a barrier (bar.sync) between the two accesses"
+
+    def say(
+        self,
+        class_: str,
+        c: Conflict,
+        message: str,
+        cure: str,
+        severity: Severity = Severity.ERROR,
+    ) -> None:
+        """Report a conflict; of many of one pair and class the first few, then their number."""
+        new = c.new
+        one, two = sorted((self.number(c.first), new.number))
+        pair = self._pairs.get((one, two, class_))
+        if pair is None:
+            pair = _Pair(c.first, new.site, class_, severity=severity)
+            self._pairs[one, two, class_] = pair
+        if pair.shown >= _REPORTS:
+            pair.silent += len(c.at)
+            return
+        pair.shown += 1
+        lanes = new.lanes[c.at]
+        address = c.places + self.wave.memory.base
+        if new.space == "shared":
+            address = c.places - lanes // self.know.per * self.wave.shared_stride
+        # the pair may have been seen the other way round before
+        self.wave.report(
+            class_, message, pair.second, lanes, help=cure, other_line=pair.first.line,
+            address=int(address[0]), space=new.space, severity=severity, size=1 << new.size,
+            **self._other(c),
+        )  # fmt: skip
+
+    def _other(self, c: Conflict) -> dict[str, Any]:
+        """The other party, and where both were last ordered."""
+        if c.old is None:
+            return {}
+        theirs = int(c.old.lane[0])
+        per = self.know.per
+        x, y, z = (int(v[0]) for v in self.wave.geometry.ctaid(np.array([theirs // per])))
+        same = c.old.lane[c.old.lane >> 5 == theirs >> 5]
+        return {
+            "other_cta": (x, y, z),
+            "other_warp": theirs % per >> 5,
+            "other_lanes": tuple(sorted({int(lane) & 31 for lane in same})),
+            **self._last_order(int(c.new.lanes[c.at[0]]), theirs),
+        }
+
+    def _last_order(self, lane: int, other: int) -> dict[str, Any]:
+        """Where a lane of the wave and a global lane were last brought into order."""
+        mine = int(self.know.globally(np.array([lane]))[0])
+        found = []
+        if mine // self.know.per == other // self.know.per:
+            found.append(self._barriers.get(lane // self.know.per))
+            if mine >> 5 == other >> 5:
+                found.append(self._meetings.get(lane >> 5))
+        known = [f for f in found if f is not None]
+        if not known:
+            return {"ordering": "nothing since the start of the kernel orders them"}
+        _, site = max(known, key=lambda f: f[0])
+        return {
+            "ordering": f"last ordered by '{site.text}' at line {site.line}",
+            "ordering_line": site.line,
+        }
