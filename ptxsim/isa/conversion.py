@@ -79,7 +79,10 @@ class Cvt(Pure):
     )
 
     def check(self, m: Mods) -> str | None:
-        """Between integers .sat needs a result type that cannot hold every source (measured)."""
+        """.ftz goes with f32; between integers .sat needs a result type that cannot hold every
+        source (measured)."""
+        if m.ftz and "f32" not in (m.dtype, m.atype):
+            return ".ftz is legal only from or to f32"
         d, a = SCALAR_TYPES[m.dtype], SCALAR_TYPES[m.atype]
         if not m.sat or d.kind not in "us" or a.kind not in "us":
             return None

@@ -130,9 +130,11 @@ def test_generic_addresses_of_three_spaces(run: Any) -> None:
 
 def test_unsupported_stops_only_when_it_is_reached(run: Any) -> None:
     body = "    setp.gt.u32 %p1, %t, 99;\n    @%p1 bra X;\n    bra END;\nX: {}\nEND:"
-    report, _ = run(body.format("mbarrier.init.shared.b64 [%rd1], 1;"))
+    atom = "atom.global.exch.b128 %q1, [%mine], %q1;"
+    declared = {"declare": ".reg .b128 %q1;"}
+    report, _ = run(body.format(atom), **declared)
     assert report.verdict == "clean"
-    report, _ = run(body.format("mbarrier.init.shared.b64 [%rd1], 1;").replace("%t, 99", "%t, 3"))
+    report, _ = run(body.format(atom).replace("%t, 99", "%t, 3"), **declared)
     assert (report.verdict, report.exit_code) == ("unsupported", 4)
 
 
