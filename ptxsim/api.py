@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from .diagnostics import Diagnostic, Severity, Source
 from .errors import PtxError, UsageError
+from .machine.advice import Advisor
 from .machine.launch import DEFAULT_INSTRUCTIONS, SCHEDULES, WMMA_RULES, Buffer, LaunchRecord, run
 from .machine.memory import ARENA
 from .machine.races import RaceChecker, orders_parts, provenance
@@ -27,6 +28,8 @@ from .targets import TARGETS
 __all__ = ["Kernel", "Module", "Parameter", "assemble", "undefined"]
 
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
+#: Tools that ``all`` leaves out: advice is about speed and would make reports long.
+EXTRA_TOOLS = ("advice",)
 
 
 class UndefinedArray(np.ndarray[Any, Any]):
@@ -179,6 +182,7 @@ class Kernel:
             )
         arguments = tuple(_argument(p, a) for p, a in zip(self.params, args, strict=True))
         log = FindingLog()
+        advisor = Advisor() if "advice" in chosen else None
         record = LaunchRecord(
             self.module.typed,
             self.name,
@@ -189,7 +193,7 @@ class Kernel:
             max_instructions=max_instructions or DEFAULT_INSTRUCTIONS,
             wmma_rule=wmma_rule,
             initcheck=bool(chosen & {"all", "initcheck"}),
-            watch=combine(self._checks(chosen, args)),
+            watch=combine([*self._checks(chosen, args), *([advisor] if advisor else [])]),
         )
 
         def sink(class_: str, *rest: Any, **more: Any) -> None:
@@ -197,6 +201,11 @@ class Kernel:
                 log.add_raw(class_, *rest, **more)
 
         outcome = run(record, sink)
+        counters = _counters(outcome.program)
+        if advisor is not None:
+            counters |= advisor.counters()
+            if not outcome.stopped:
+                advisor.report(sink)
         outputs: dict[str, Output] = {}
         for position, value in enumerate(args):
             if not isinstance(value, np.ndarray) or position not in outcome.buffers:
@@ -213,7 +222,7 @@ class Kernel:
             target=self.module.target,
             findings=without_consequences(log.findings()),
             outputs=outputs,
-            counters=_counters(outcome.program),
+            counters=counters,
             printf="".join(outcome.printf),
             profile=_profile(outcome.program),
             stopped=outcome.stopped,
@@ -292,8 +301,9 @@ def _check_tools(tools: str | Sequence[str]) -> set[str]:
     """The chosen tools.  Faults that end a launch are reported whatever is chosen."""
     names = tools.split(",") if isinstance(tools, str) else list(tools)
     for name in names:
-        if name not in (*TOOLS, "all", "none"):
-            raise UsageError(f"unknown tool '{name}'; known: all, none, {', '.join(TOOLS)}")
+        if name not in (*TOOLS, *EXTRA_TOOLS, "all", "none"):
+            known = ", ".join((*TOOLS, *EXTRA_TOOLS))
+            raise UsageError(f"unknown tool '{name}'; known: all, none, {known}")
     return set(names)
 
 

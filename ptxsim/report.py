@@ -21,6 +21,7 @@ from .errors import FindingsError
 __all__ = [
     "FINDING_CODES",
     "MAX_CTAS",
+    "PROFILER_NAMES",
     "Finding",
     "FindingLog",
     "LeftOut",
@@ -73,7 +74,36 @@ FINDING_CODES: Mapping[str, str] = {
     "scale-selector": "PTX362",
     "schedule-dependent": "PTX370",
     "rounding-not-established": "PTX380",
+    "bank-conflict": "PTX390",
+    "uncoalesced": "PTX391",
+    "redundant-barrier": "PTX392",
+    "low-activity": "PTX393",
     "unsupported": "PTX400",
+}
+
+#: Counters by the names that profilers give to what they count on a GPU, where machine
+#: instructions are counted; ours count those of PTX.
+PROFILER_NAMES: Mapping[str, str] = {
+    "smsp__inst_executed.sum": "warp_instructions",
+    "smsp__thread_inst_executed.sum": "thread_instructions",
+    "smsp__inst_executed_op_shared_ld.sum": "shared_load_requests",
+    "smsp__inst_executed_op_shared_st.sum": "shared_store_requests",
+    "smsp__inst_executed_op_ldsm.sum": "ldmatrix_requests",
+    "smsp__inst_executed_op_ldgsts.sum": "global_copy_requests",
+    "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum": "shared_wavefronts",
+    "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum": "shared_load_wavefronts",
+    "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum": "shared_store_wavefronts",
+    "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum": "shared_bank_conflicts",
+    "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum": "shared_load_bank_conflicts",
+    "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum": "shared_store_bank_conflicts",
+    "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum": "global_load_requests",
+    "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum": "global_load_sectors",
+    "l1tex__t_requests_pipe_lsu_mem_global_op_st.sum": "global_store_requests",
+    "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum": "global_store_sectors",
+    "l1tex__t_requests_pipe_lsu_mem_global_op_atom.sum": "global_atomic_requests",
+    "l1tex__t_sectors_pipe_lsu_mem_global_op_atom.sum": "global_atomic_sectors",
+    "l1tex__t_requests_pipe_lsu_mem_global_op_red.sum": "global_reduction_requests",
+    "l1tex__t_sectors_pipe_lsu_mem_global_op_red.sum": "global_reduction_sectors",
 }
 
 #: How many CTAs are kept with a finding; more would say nothing new.
@@ -339,6 +369,15 @@ class Report:
         """0 clean, 1 for a finding, 4 if the first one is an instruction that is not modelled."""
         return {"clean": 0, "unsupported": 4}.get(self.verdict, 1)
 
+    @property
+    def aliases(self) -> dict[str, str]:
+        """Names of profilers -> counters of the same meaning, at PTX level (tool ``advice``)."""
+        if "warp_instructions" not in self.counters:
+            return {}
+        return {
+            name: counter for name, counter in PROFILER_NAMES.items() if counter in self.counters
+        }
+
     def raise_for_findings(self) -> None:
         """Raise :class:`ptxsim.FindingsError` with all errors, if there is one."""
         errors = [f for f in self.findings if f.severity is Severity.ERROR]
@@ -361,6 +400,8 @@ class Report:
             "outputs": {name: output.to_json() for name, output in self.outputs.items()},
             "counters": {name: int(value) for name, value in self.counters.items()},
         }
+        if self.aliases:
+            out["aliases"] = self.aliases
         if self.printf:
             out["printf"] = self.printf
         if self.left_out:

@@ -49,7 +49,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             f"--{name}", action="append", default=[], metavar="NAME=FILE.npy", help=text
         )
     results.add_argument("--print", action="append", default=[], metavar="NAME", dest="show")
-    results.add_argument("--stats", action="store_true", help="print the counters")
+    results.add_argument(
+        "--stats", action="store_true", help="print the counters, and advice on speed"
+    )
     results.add_argument("--json", metavar="FILE", help="write the JSON report, - to output")
     results.add_argument("--html", metavar="FILE", help="write the report as a page, - to output")
     results.add_argument("--format", default="full", metavar="FORMAT",
@@ -61,7 +63,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_known(parser.add_argument_group("known findings"))
     how = parser.add_argument_group("simulation")
     how.add_argument("--tool", default="all", metavar="TOOLS", help="all, none, or a list of "
-                     "memcheck, racecheck, initcheck, synccheck")  # fmt: skip
+                     "memcheck, racecheck, initcheck, synccheck; or with advice, which "
+                     "all leaves out")  # fmt: skip
     how.add_argument("--schedule", default="default", metavar="S",
                      help="default, reverse, warp-serial, early-async, random:SEED")  # fmt: skip
     how.add_argument("--schedules", metavar="N", help="also N random ones; results are compared")
@@ -232,7 +235,7 @@ def _launch(args: argparse.Namespace, plan: Plan, schedule: str, known: Known) -
         args=arguments,
         cluster=plan.cluster,
         smem=plan.smem,
-        tools=args.tool,
+        tools=f"{args.tool},advice" if args.stats else args.tool,
         schedule=schedule,
         max_instructions=args.max_instructions,
         jobs=args.jobs,
@@ -286,9 +289,16 @@ def _schedules(args: argparse.Namespace, plan: Plan, base: Report, known: Known)
 
 
 def _statistics(report: Report) -> str:
-    width = max((len(f"{v:,}") for v in report.counters.values()), default=0)
-    lines = [f"  {value:>{width},} {name}" for name, value in report.counters.items()]
-    return "\n".join(["counters", *lines]) + "\n"
+    """The counters that are not zero, the first ones always, and their names in profilers."""
+    always = ("thread_instructions", "warp_instructions")
+    shown = {name: n for name, n in report.counters.items() if n or name in always}
+    width = max((len(f"{n:,}") for n in shown.values()), default=0)
+    lines = ["counters", *(f"  {n:>{width},} {name}" for name, n in shown.items())]
+    named = {alias: name for alias, name in report.aliases.items() if name in shown}
+    if named:
+        lines.append("by the names of profilers (PTX level: instructions of PTX, not of the GPU)")
+        lines += [f"  {shown[name]:>{width},} {alias}" for alias, name in named.items()]
+    return "\n".join(lines) + "\n"
 
 
 def _write_documents(args: argparse.Namespace, report: Report, source: Source) -> None:

@@ -1,0 +1,191 @@
+"""Advice in words, for what costs clearly more than it would have to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...isa.protocol import Array, Site
+from .activity import Activity
+from .barriers import BarrierUse
+from .cures import Pattern, padding, stride
+from .requests import SECTOR, Requests, bank_words
+from .tally import Tally
+
+if TYPE_CHECKING:
+    from ...program import Block
+    from ..wave import Geometry, Wave
+
+__all__ = ["Advice", "conflicts", "idle", "inactive", "scattered"]
+
+#: How many times the fewest wavefronts, or sectors, are worth advice.
+_WAVEFRONTS = 1.25
+_SECTORS = 2.0
+#: Below this many requests to global memory how they lie matters little.
+_REQUESTS = 4
+#: Blocks with few active lanes: the part of the launched lanes that is few, the part of all warp
+#: instructions and the number of executions that are many, and how many blocks are shown.
+_FEW, _SHARE, _EXECUTIONS, _BLOCKS = 0.25, 0.1, 32, 3
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """One piece of advice; ``more`` is further data of the finding."""
+
+    class_: str
+    message: str
+    site: Any
+    more: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """The line of a block that has no instruction of its own to name."""
+
+    line: int
+
+
+# --- shared memory --------------------------------------------------------------------------------
+
+
+def conflicts(t: Tally, wave: Wave) -> Advice | None:
+    """Bank conflicts of an instruction, and the padding that removes them."""
+    if t.cost < _WAVEFRONTS * t.best or t.worst is None:
+        return None
+    average, best = t.cost / t.requests, t.best / t.requests
+    same = abs(average - t.ways * best) < 0.05
+    message = (
+        f"{'' if same else 'up to '}{t.ways}-way bank conflicts:"
+        f" {_amount(average)} wavefronts a request, {_amount(best)} would do"
+    )
+    pattern = t.worst.pattern
+    base = t.worst.warp // wave.geometry.warps * wave.shared_stride
+    more = _where(t, wave, t.worst.start - base)
+    return Advice(
+        "bank-conflict", message, t.site,
+        {
+            **more, "help": _parted(t), "space": "shared", "ways": t.ways,
+            "banks": _histogram(pattern, t.worst.start, t.size),
+            "requests": t.requests, "wavefronts": t.cost, "fewest": t.best,
+        },
+    )  # fmt: skip
+
+
+def _parted(t: Tally) -> str:
+    cure = padding(list(t.patterns.values()), t.size) if t.known else None
+    if cure is None:
+        return "lay the data out so that lanes of one phase reach different banks, or swizzle it"
+    pitch, more = cure
+    return (
+        f"the lanes' rows are {pitch} bytes apart; {pitch + more} bytes apart ({more} of padding"
+        " to a row) this instruction has no conflict"
+    )
+
+
+def _histogram(pattern: Pattern, start: int, size: int) -> str:
+    """Different words by bank, as ``0-3:8``, of the phase with the fullest bank."""
+    at, acting = pattern
+    counts = bank_words(Requests((at + start)[None], acting[None], np.zeros(1, np.int64), size))[0]
+    words = [int(n) for n in counts[counts.max(axis=1).argmax()]]
+    parts = []
+    for number, same in groupby(range(len(words)), lambda bank: words[bank]):
+        first, *rest = same
+        if number:
+            parts.append(f"{first}-{rest[-1]}:{number}" if rest else f"{first}:{number}")
+    return " ".join(parts)
+
+
+# --- global memory --------------------------------------------------------------------------------
+
+
+def scattered(t: Tally, wave: Wave) -> Advice | None:
+    """Accesses of an instruction that move more sectors than they use."""
+    if t.cost <= _SECTORS * t.best or t.worst is None or t.requests < _REQUESTS:
+        return None
+    average, best = t.cost / t.requests, t.best / t.requests
+    message = (
+        f"{_amount(average)} sectors of {SECTOR} bytes a request,"
+        f" {_amount(best)} would hold its bytes"
+    )
+    apart = stride(*t.worst.pattern)
+    if apart is None:
+        help_ = "let consecutive lanes access consecutive elements, or go through shared memory"
+    else:
+        help_ = (
+            f"lanes are {abs(apart)} bytes apart and access {t.size} each; let consecutive lanes"
+            " access consecutive elements"
+        )
+    return Advice(
+        "uncoalesced", message, t.site,
+        {
+            **_where(t, wave, t.worst.start + wave.memory.base), "help": help_,
+            "space": "global", "requests": t.requests, "sectors": t.cost, "fewest": t.best,
+        },
+    )  # fmt: skip
+
+
+def _where(t: Tally, wave: Wave, start: int) -> dict[str, Any]:
+    """The lanes of the worst request and their addresses."""
+    assert t.worst is not None
+    at, acting = t.worst.pattern
+    lanes = np.flatnonzero(acting)
+    addresses: Array = at[lanes] + start
+    return {
+        "count": t.requests, "warp": t.worst.warp % wave.geometry.warps,
+        "lanes": tuple(int(n) for n in lanes), "addresses": [int(a) for a in addresses],
+        "address": int(addresses[0]), "size": t.size,
+    }  # fmt: skip
+
+
+# --- barriers and divergence ----------------------------------------------------------------------
+
+
+def idle(use: BarrierUse) -> Advice | None:
+    """A barrier that never had anything to order."""
+    if use.idle < use.opened or not use.opened:
+        return None
+    times = "once" if use.opened == 1 else f"{use.opened:,} times"
+    return Advice(
+        "redundant-barrier",
+        f"this barrier orders nothing: it opened {times}, and no thread of its CTA had accessed"
+        " shared or global memory since the barrier before it",
+        use.site,
+        {"count": use.opened, "help": "leave it out, if no input makes it needed"},
+    )
+
+
+def inactive(activity: Activity, geometry: Geometry) -> list[Advice]:
+    """The blocks that cost most of those that few lanes run."""
+    launched = geometry.threads / geometry.warps
+    total = activity.instructions
+    found = []
+    for block, warps in activity.warps.items():
+        cost = warps * block.length
+        few = block.lane_executions < _FEW * launched * warps
+        if few and warps >= _EXECUTIONS and cost >= _SHARE * total and block.lines:
+            found.append((cost, block, warps))
+    found.sort(key=lambda entry: (-entry[0], entry[1].lines))
+    return [_inactive(block, warps, cost / total) for cost, block, warps in found[:_BLOCKS]]
+
+
+def _inactive(block: Block, warps: int, share: float) -> Advice:
+    first, last = min(block.lines), max(block.lines)
+    where = f"line {first}" if first == last else f"lines {first} to {last}"
+    site: Site | _Line = _Line(first)
+    return Advice(
+        "low-activity",
+        f"{where}: {block.lane_executions / warps:.1f} of 32 lanes are active on average, in"
+        f" {warps * block.length:,} warp instructions ({share:.0%} of the launch)",
+        site,
+        {
+            "count": warps,
+            "help": "give the work of a branch to whole warps, or to all lanes by turns",
+        },
+    )
+
+
+def _amount(value: float) -> str:
+    return f"{value:.1f}".removesuffix(".0")
