@@ -43,6 +43,9 @@ FINDING_CODES: Mapping[str, str] = {
     "async-race": "PTX312",
     "proxy-fence": "PTX313",
     "nc-coherence": "PTX314",
+    "same-value-write": "PTX315",
+    "idle-wait": "PTX316",
+    "unwaited-copy": "PTX317",
     "mask-mismatch": "PTX320",
     "collective-divergence": "PTX321",
     "barrier-divergence": "PTX322",
@@ -274,10 +277,12 @@ def without_consequences(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
     """Findings without those that follow from another: a read that races may read too early.
 
     Whether it then reads what nobody has written yet depends on the schedule; the race does not.
+    A copy that races because nothing waits for it is not said to be unwaited for as well.
     """
     races = [f for f in findings if f.class_ in ("race-shared", "race-global", "async-race")]
     lines = {line for f in races for line in (f.line, f.other_line)}
-    return tuple(f for f in findings if not (f.class_.startswith("uninit-") and f.line in lines))
+    follows = ("uninit-", "unwaited-copy")
+    return tuple(f for f in findings if not (f.class_.startswith(follows) and f.line in lines))
 
 
 def _plain(value: Any) -> str | int:

@@ -31,7 +31,10 @@ def _rng() -> np.random.Generator:
 
 @dataclass
 class Case:
-    """A launch: ``make`` gives the arguments and (array, expected, tolerance) triples to check."""
+    """A launch: ``make`` gives the arguments and (array, expected, tolerance) triples to check.
+
+    ``races`` are the lines of accesses that the source leaves in no order, second and first.
+    """
 
     file: str
     make: Callable[[], tuple[list[Any], Callable[[], list[tuple[Any, Any, float]]]]]
@@ -39,6 +42,7 @@ class Case:
     block: Any = 32
     entry: str | None = None
     smem: int = 0
+    races: frozenset[tuple[int, int]] = frozenset()
 
 
 CASES: dict[str, Case] = {}
@@ -98,32 +102,57 @@ def _() -> Any:
     return [out, s], lambda: [(out[:1], [5 + 7 + 4 + 3], 0)]
 
 
-def _atomics() -> Any:
-    i, u, f, d = np.zeros(10, i32), np.zeros(10, np.uint32), np.zeros(2, f32), np.zeros(2)
-    u[3], u[9] = 0xFFF, 1
-    wide, h, b = np.zeros(6, np.uint64), np.zeros(2, np.uint32), np.zeros(2, np.uint32)
-    wide[2] = 1
-    n = 64
-    old, dec = 0, 0
-    for _ in range(n):
-        old = 0 if old >= 7 else old + 1
-        dec = 9 if dec == 0 or dec > 9 else dec - 1
+def _atomics(n: int) -> Any:
+    """``n`` threads; what their atomics return is in order, and looked at, if it is one thread."""
+    one = n == 1
 
-    def check() -> list[tuple[Any, Any, float]]:
-        return [
-            (i, [n, -2 * n, 0, n, n, 0, 0, 0, 0, 16], 0),
-            (u[[0, 1, 2, 3, 4, 5, 7, 9]], [63, old, dec, 0xFF, 1, 0, 5, 2], 0),
-            (f[1:], [1.5 * n], 0), (d[1:], [2.5 * n], 0),
-            (wide[[0, 2, 5]], [3 * n, 2, 7], 0),
-            (h[1:], [0x54005400], 0),  # 64.0 in both halves of f16x2
-            (b[1:], [0x42804280], 0),  # 64.0 in both halves of bf16x2
-        ]  # fmt: skip
+    def make() -> Any:
+        i, u, f, d = np.zeros(10, i32), np.zeros(10, np.uint32), np.zeros(2, f32), np.zeros(2)
+        u[3], u[9] = 0xFFF, 1
+        wide, h, b = np.zeros(6, np.uint64), np.zeros(2, np.uint32), np.zeros(2, np.uint32)
+        wide[2] = 1
+        old, dec = 0, 0
+        for _ in range(n):
+            old = 0 if old >= 7 else old + 1
+            dec = 9 if dec == 0 or dec > 9 else dec - 1
+        # n in both halves of f16x2 and of bf16x2, the upper half of f32
+        halves = int(np.float16(n).view(np.uint16)) * 0x10001
+        upper = (int(f32(n).view(np.uint32)) >> 16) * 0x10001
 
-    return [i, u, f, d, wide, h, b], check
+        def check() -> list[tuple[Any, Any, float]]:
+            out: list[tuple[Any, Any, float]] = [
+                (i, [n, -2 * n, 0, n, n, 0, 0, 0, 0, (n + 3) // 4], 0),
+                (u[[0, 1, 2, 3, 4]], [n - 1, old, dec, 0xFF, 1], 0),
+                (u[[5, 7, 9]], [3 * (n & 1), 5, 2], 0),
+                (f[1:], [1.5 * n], 0), (d[1:], [2.5 * n], 0),
+                (wide[[0, 2, 5]], [3 * n, 2, 7], 0),
+                (h[1:], [halves], 0), (b[1:], [upper], 0),
+            ]  # fmt: skip
+            returned: list[tuple[Any, Any, float]] = [
+                (u[[6, 8]], [0, 1], 0),
+                (f[:1], [0], 0),
+                (d[:1], [0], 0),
+            ]
+            returned += [(wide[1:2], [1], 0), (h[:1], [0], 0), (b[:1], [0], 0)]
+            return out + returned if one else out
+
+        return [i, u, f, d, wide, h, b], check
+
+    return make
 
 
-case("atomics_all__sm80", block=64)(_atomics)
-case("atomics_all__sm120a_O0", block=64)(_atomics)
+for _sm, _lines, _more in (
+    # the bf16 addition in older code is a loop of atom.cas that begins with a plain load
+    ("sm80", (78, 82, 85, 88, 94, 119, 141), {(137, 126)}),
+    ("sm120a_O0", (1030, 1049, 1065, 1081, 1114, 1298, 1325), set()),
+):
+    case(f"atomics_all__{_sm}", f"atomics_all__{_sm}_one_thread", block=1)(_atomics(1))
+    # each thread stores what its atomics return to one place: "u[6] = atomicExch(u + 7, 5u)"
+    case(
+        f"atomics_all__{_sm}",
+        block=64,
+        races=frozenset({(line, line) for line in _lines} | _more),
+    )(_atomics(64))
 
 
 @case("redux__sm90a")
@@ -211,7 +240,8 @@ def _() -> Any:
     return [o, i32(1)], lambda: [(o, want, 0)]
 
 
-@case("float_math__sm80")
+# all threads store the exponent of frexp to o[0], where thread 0 has stored its first result
+@case("float_math__sm80", races=frozenset({(2561, 2561), (2561, 411)}))
 def _() -> Any:
     x, o = np.linspace(0.1, 0.9, 32, dtype=f32), np.zeros(256, f32)
     d = x.astype(np.float64)
@@ -313,21 +343,29 @@ def _() -> Any:
     return [*_numba(x), *_numba(o)], lambda: [(o, want, 2e-15)]
 
 
-@case("ll_arith__sm90_O2")
-def _() -> Any:
-    o = np.zeros(40, i32)
-    wide = int.from_bytes(bytes(range(16)), "little")
-    third = int(np.float32(4.0 / 3.0).view(np.uint32))
-    want = np.zeros(40, np.uint32)
-    for t in range(32):
-        a = t * 5
-        both = ((a << 32) | (a // 7)) << (t % 32)
-        ones = bin((both >> 32) & 0xFFFFFFFF).count("1")
-        want[t] = ((ones ^ 12) + third + ((wide >> 37) & 0xFFFFFFFF)) & 0xFFFFFFFF
-    want[:2] = [wide & 0xFFFFFFFF, (wide >> 32) & 0xFFFFFFFF]
-    return [o, i32(5), f32(3), np.float64(4), bytes(range(16))], lambda: [
-        (o.view(np.uint32), want, 0)
-    ]
+def _arithmetic(threads: int) -> Any:
+    def make() -> Any:
+        o = np.zeros(40, i32)
+        wide = int.from_bytes(bytes(range(16)), "little")
+        third = int(np.float32(4.0 / 3.0).view(np.uint32))
+        want = np.zeros(40, np.uint32)
+        for t in range(threads):
+            a = t * 5
+            both = ((a << 32) | (a // 7)) << (t % 32)
+            ones = bin((both >> 32) & 0xFFFFFFFF).count("1")
+            want[t] = ((ones ^ 12) + third + ((wide >> 37) & 0xFFFFFFFF)) & 0xFFFFFFFF
+        want[:2] = [wide & 0xFFFFFFFF, (wide >> 32) & 0xFFFFFFFF]
+        skipped = 0 if threads == 1 else 2
+        return [o, i32(5), f32(3), np.float64(4), bytes(range(16))], lambda: [
+            (o.view(np.uint32)[skipped:], want[skipped:], 0)
+        ]
+
+    return make
+
+
+case("ll_arith__sm90_O2", "ll_arith__sm90_O2_one_thread", block=1)(_arithmetic(1))
+# all threads store to o[0] and o[1], to which threads 0 and 1 have added their results
+case("ll_arith__sm90_O2", races=frozenset({(53, 51), (54, 51)}))(_arithmetic(32))
 
 
 @case("scoped_atomics__sm90a", block=1)
@@ -398,7 +436,9 @@ def test_runs_and_matches(name: str) -> None:
     args, expected = c.make()
     kernel = ptxsim.assemble(CORPUS / c.file).kernel(c.entry)
     report = kernel.launch(grid=c.grid, block=c.block, args=args, smem=c.smem)
-    assert report.verdict == "clean", report.findings
+    errors = [f for f in report.findings if f.severity.value == "error"]
+    assert {f.class_ for f in errors} == ({"race-global"} if c.races else set()), errors
+    assert {(f.line, f.other_line) for f in errors} == c.races
     for got, want, tolerance in expected():
         if tolerance:
             np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance)

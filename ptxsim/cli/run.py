@@ -67,7 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                      "all leaves out")  # fmt: skip
     how.add_argument("--schedule", default="default", metavar="S",
                      help="default, reverse, warp-serial, early-async, random:SEED")  # fmt: skip
-    how.add_argument("--schedules", metavar="N", help="also N random ones; results are compared")
+    how.add_argument("--schedules", metavar="N", help="also three adverse and N random ones; results are compared")
     how.add_argument("--max-instructions", metavar="N")
     how.add_argument("--wmma-rule", default="ptx", metavar="ptx|cuda",
                      help="whose alignment rule wmma loads and stores have")  # fmt: skip
@@ -268,12 +268,23 @@ def _mismatches(plan: Plan, report: Report) -> list[Finding]:
     return found
 
 
+#: Orders of lanes, warps and copies that a wrong kernel can least bear.
+_ADVERSARIAL = ("reverse", "warp-serial", "early-async")
+
+
 def _schedules(args: argparse.Namespace, plan: Plan, base: Report, known: Known) -> list[Finding]:
-    """Findings of further runs with random schedules, and of buffers that come out different."""
+    """Findings of further runs, and of buffers that come out different.
+
+    The orders that provoke most come first: reversed, one warp after the other, copies that land
+    at once; then random ones.
+    """
     from .compare import differs_by_schedule
 
-    for seed in range(args.schedules or 0):
-        schedule = f"random:{seed}"
+    seeds = args.schedules or 0
+    orders = [*_ADVERSARIAL, *(f"random:{seed}" for seed in range(seeds))] if seeds else []
+    for schedule in orders:
+        if schedule == args.schedule:
+            continue
         other = _launch(args, plan, schedule, known)
         if not other.clean:
             return [replace(f, values={**f.values, "schedule": schedule}) for f in other.findings]

@@ -64,7 +64,7 @@ class Barriers:
             )
         state = self._states.get(a.barrier)
         if wave.watch is not None:
-            wave.watch.barrier_arrived(wave, a.barrier, group.lanes, a.waits, a.site)
+            wave.watch.barrier_arrived(wave, a.barrier, group.lanes, a.count, a.waits, a.site)
         alone = group.n == int(wave.live_count.sum()) and (state is None or not state.here.any())
         if alone and (a.count is None or a.count == wave.lanes_per_cta) and a.waits:
             if a.reduce and a.write and a.predicate is not None:

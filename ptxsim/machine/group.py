@@ -354,14 +354,18 @@ class Group:
         return self._scheduler.barriers.arrive(self, arrival)
 
     def split_by(self, keys: list[Array]) -> None:
-        """Come back to this block in parts in which all these values are uniform."""
+        """Do the transfer of this block in parts in which all these values are uniform."""
         table = np.stack([self.full(k).astype(np.uint64) for k in keys])
         _, part = np.unique(table, axis=1, return_inverse=True)
         part = part.reshape(-1)
+        assert self.block.transfer is not None
         for k in range(int(part.max()) + 1):
             at = part == k if self.active is None else (part == k) & self.active
             if at.any():
-                self._scheduler.push(self.subset(np.flatnonzero(at), self.block.live))
+                alone = self.subset(np.flatnonzero(at), range(len(self.r)))
+                rest = self.block.transfer(alone.r, alone)
+                if rest is not None:
+                    self._scheduler.push(rest)
 
     def call(self, plan: CallPlan, site: Site) -> Group | None:
         return calls.call(self._scheduler, self, plan, site)

@@ -46,9 +46,12 @@ class Watch:
     # --- barriers and fences --------------------------------------------------------------------
 
     def barrier_arrived(
-        self, wave: Wave, barrier: int, lanes: Array, waits: bool, site: Site
+        self, wave: Wave, barrier: int, lanes: Array, count: int | None, waits: bool, site: Site
     ) -> None:
-        """Lanes arrive at a CTA barrier; those that do not wait (bar.arrive) only give order."""
+        """Lanes arrive at a CTA barrier of ``count`` threads, None for all of the CTA.
+
+        Those that do not wait (bar.arrive) only give order.
+        """
 
     def barrier_opened(self, wave: Wave, barrier: int, ctas: Array) -> None:
         """The barrier opens in these CTAs for all that have arrived since it last did."""

@@ -24,7 +24,6 @@ from ptxsim.syntax._messages import CODES as SYNTAX_CODES
 
 #: Codes whose example does not show them yet; a code that does must be taken out.
 PENDING: set[str] = {
-    "PTX313",  # proxies
     "PTX343", "PTX344",  # reported as oob-global: both spaces lie in the global arena
 }  # fmt: skip
 

@@ -79,9 +79,10 @@ def test_undefined_bytes_that_stay_are_counted(run: Any) -> None:
 def test_write_to_a_read_only_array(run: Any) -> None:
     data = np.arange(64, dtype=np.uint32)
     data.flags.writeable = False
-    report, _ = run("    st.global.u32 [%in], %t;", data=data)
+    store = "    mad.wide.u32 %rd1, %t, 4, %in; st.global.u32 [%rd1], %t;"
+    report, _ = run(store, data=data)
     assert report.verdict == "write-to-readonly"
-    assert run("    st.global.u32 [%in], %t;")[0].verdict == "clean"
+    assert run(store)[0].verdict == "clean"
 
 
 @pytest.mark.parametrize(
@@ -130,11 +131,10 @@ def test_generic_addresses_of_three_spaces(run: Any) -> None:
 
 def test_unsupported_stops_only_when_it_is_reached(run: Any) -> None:
     body = "    setp.gt.u32 %p1, %t, 99;\n    @%p1 bra X;\n    bra END;\nX: {}\nEND:"
-    atom = "atom.global.exch.b128 %q1, [%mine], %q1;"
-    declared = {"declare": ".reg .b128 %q1;"}
-    report, _ = run(body.format(atom), **declared)
+    pack = "cvt.pack.sat.u4.s32.b32 %r1, %t, %t, 0;"
+    report, _ = run(body.format(pack))
     assert report.verdict == "clean"
-    report, _ = run(body.format(atom).replace("%t, 99", "%t, 3"), **declared)
+    report, _ = run(body.format(pack).replace("%t, 99", "%t, 3"))
     assert (report.verdict, report.exit_code) == ("unsupported", 4)
 
 
@@ -152,9 +152,12 @@ def test_a_variable_indexed_by_a_register(run: Any) -> None:
 def test_dynamic_shared_memory_behind_a_static_part_of_odd_size(run: Any) -> None:
     """Four static bytes, then 16 dynamic ones at the next multiple of 16."""
     body = "    mov.u32 %r1, dyn; st.shared.u32 [%r1+{}], %t;"
-    options = {"declare": ".shared .b32 s;", "before": ".extern .shared .align 16 .b8 dyn[];\n"}
-    assert run(body.format(12), smem=16, **options)[0].verdict == "clean"
-    assert run(body.format(16), smem=16, **options)[0].verdict == "oob-shared"
+    options: dict[str, Any] = {
+        "declare": ".shared .b32 s;", "before": ".extern .shared .align 16 .b8 dyn[];\n",
+        "block": 1, "smem": 16,
+    }  # fmt: skip
+    assert run(body.format(12), **options)[0].verdict == "clean"
+    assert run(body.format(16), **options)[0].verdict == "oob-shared"
 
 
 def test_shared_memory_of_other_entries_does_not_count() -> None:

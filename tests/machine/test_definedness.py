@@ -71,7 +71,7 @@ def test_it_matters_here(run: Any, use: str) -> None:
         "add.u32 %r1, %r20, 1; mul.hi.u32 %r2, %r1, %r20;",
         "st.shared.u32 [%r11], %r20;",
         "st.local.u32 [v], %r20;",
-        "st.shared.u32 [%r11], %r20; ld.shared.u32 %r1, [%r11];",
+        "st.shared.u32 [%r10], %r20; ld.shared.u32 %r1, [%r10];",
         "shfl.sync.bfly.b32 %r1, %r20, 1, 31, -1;",
         "ld.shared.v4.u32 {%r1, %r2, %r3, %r4}, [%r11];",
         "ld.local.u32 %r1, [v];",
@@ -82,7 +82,7 @@ def test_it_matters_here(run: Any, use: str) -> None:
 )
 def test_it_does_not_matter_here(run: Any, use: str) -> None:
     declare = SHARED + ".local .b32 v;"
-    assert run("    mov.u32 %r11, s;\n    " + use, declare=declare)[0].verdict == "clean"
+    assert run(OWN + "    " + use, declare=declare)[0].verdict == "clean"
 
 
 def test_the_line_of_the_use_and_the_lanes(run: Any) -> None:
@@ -115,21 +115,22 @@ def test_a_load_is_named_when_its_value_matters(run: Any, space: str, place: str
 
 def test_the_address_is_that_of_the_byte(run: Any) -> None:
     body = """
-    st.shared.u8 [s+4], %t; st.shared.u16 [s+6], %t;
+    setp.eq.u32 %p7, %t, 0;
+    @%p7 st.shared.u8 [s+4], %t; @%p7 st.shared.u16 [s+6], %t;
+    bar.warp.sync -1;
     ld.shared.u32 %r1, [s+4];
     st.global.u32 [%mine], %r1;"""
     assert _only(run(body, declare=SHARED)[0]).address == 5
 
 
 def test_a_vector_whose_padding_is_not_used(run: Any) -> None:
-    body = (
-        OWN
-        + """
-    st.shared.v2.u32 [s], {%t, %t};
+    body = """
+    setp.eq.u32 %p7, %t, 0;
+    @%p7 st.shared.v2.u32 [s], {%t, %t};
+    bar.warp.sync -1;
     ld.shared.v4.u32 {%r1, %r2, %r3, %r4}, [s];
     add.u32 %r1, %r1, %r2;
     st.global.u32 [%mine], %r1;"""
-    )
     assert run(body, declare=SHARED)[0].verdict == "clean"
     used = body.replace("%r1, %r1, %r2;", "%r1, %r1, %r3;")
     assert _only(run(used, declare=SHARED)[0]).class_ == "uninit-shared"
@@ -137,7 +138,9 @@ def test_a_vector_whose_padding_is_not_used(run: Any) -> None:
 
 def test_bytes_of_a_word(run: Any) -> None:
     body = """
-    st.shared.u8 [s+1], %t;
+    setp.eq.u32 %p7, %t, 0;
+    @%p7 st.shared.u8 [s+1], %t;
+    bar.warp.sync -1;
     ld.shared.u32 %r1, [s];
     bfe.u32 %r1, %r1, {}, 8;
     st.global.u32 [%mine], %r1;"""
@@ -197,12 +200,13 @@ def test_atomics_of_shared_memory(run: Any) -> None:
     body = """
     {}
     red.shared.add.u32 [s], 1;
-    ld.shared.u32 %r1, [s];
+    bar.warp.sync -1; ld.shared.u32 %r1, [s];
     st.global.u32 [%mine], %r1;"""
     finding = _only(run(body.format(""), declare=SHARED)[0])
     assert (finding.class_, "red.shared" in finding.message) == ("uninit-shared", False)
     assert finding.other_line == finding.line + 2  # the sum was spoilt by the reduction
-    assert run(body.format("st.shared.u32 [s], 0;"), declare=SHARED)[0].verdict == "clean"
+    zero = "setp.eq.u32 %p7, %t, 0; @%p7 st.shared.u32 [s], 0; bar.warp.sync -1;"
+    assert run(body.format(zero), declare=SHARED)[0].verdict == "clean"
     exchange = body.format("").replace("red.shared.add.u32", "atom.shared.exch.b32 %r2,")
     assert run(exchange, declare=SHARED)[0].verdict == "clean"
     used = exchange.replace("[%mine], %r1", "[%mine], %r2")

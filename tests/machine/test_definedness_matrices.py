@@ -92,7 +92,7 @@ def test_wmma_through_shared_memory(run: Any) -> None:
     copy = f"""
     wmma.load.c.sync.aligned.row.m16n16k16.shared.f16 {{{C}}}, [s], 16;
     wmma.store.d.sync.aligned.row.m16n16k16.shared.f16 [s+512], {{{C}}}, 16;
-    ld.shared.u32 %r5, [s+N];
+    bar.warp.sync -1; ld.shared.u32 %r5, [s+N];
     st.global.u32 [%mine], %r5;"""
     assert run(_stored(31) + copy.replace("N", "512"), declare=TILE)[0].verdict == "clean"
     finding = _only(run(_stored(31) + copy.replace("N", "1008"), declare=TILE)[0])

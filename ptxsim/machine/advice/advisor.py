@@ -104,7 +104,7 @@ class Advisor(Watch):
     # --- barriers, and what they order ----------------------------------------------------------
 
     def barrier_arrived(
-        self, wave: Wave, barrier: int, lanes: Array, waits: bool, site: Site
+        self, wave: Wave, barrier: int, lanes: Array, count: int | None, waits: bool, site: Site
     ) -> None:
         self.barriers.arrived(wave, barrier, lanes, waits, site)
 

@@ -63,12 +63,21 @@ class RaceChecker(Watch):
         self.bulk = BulkParts(self.know, self.phases)
         self.proxy = ProxyFences(self.know)
         self.reports.begin(wave, self.know, self.copies)
-        self.judge = Judge(self.reports, self.know, self.copies, self.bulk, self.proxy, self.exact)
+        self.judge = Judge(
+            self.reports, self.know, self.sync, self.copies, self.bulk, self.proxy, self.exact
+        )
         self._arrived: dict[int, list[_Arrived]] = {}
         self._shared = Shadow(len(wave.shared), wave.lanes_per_cta, self.exact)
 
     def wave_ended(self, wave: Wave) -> None:
+        for number, (pending, useful) in self.copies.waits.items():
+            if pending and not useful:
+                self.reports.idle_wait(number)
         self.reports.finish()
+
+    def exited(self, wave: Wave, lanes: Array) -> None:
+        for number, some in self.copies.left(lanes).items():
+            self.reports.never_waited(number, some)
 
     def load(self, group: Group, access: Access, place: Place) -> None:
         skipped = self._skipped.get(id(access.site))
@@ -84,6 +93,8 @@ class RaceChecker(Watch):
         space, shadow = found
         lanes, order = _lanes(group, place), access.site.order
         at = place.at
+        if order.strong:  # what it acquires orders the access itself
+            self.sync.read(space, np.broadcast_to(at, lanes.shape), lanes, order)
         if len(at) == 1 and len(lanes) > 2 and not self.exact and not order.strong:
             if not any(s.records[at >> shadow.shift].any() for s in shadow.writes):
                 lanes = lanes[[0, -1]]  # readers of one place: the farthest apart matter
@@ -97,8 +108,6 @@ class RaceChecker(Watch):
             keep = self.judge.unknown_of(shadow, shadow.reads, index, new)
             shadow.read = True
             self.judge.add(shadow, shadow.reads, index, new, keep)
-        if order.strong:
-            self.sync.read(space, np.broadcast_to(at, lanes.shape), lanes, order)
 
     def store(self, group: Group, access: Access, place: Place, words: Sequence[Array]) -> None:
         found = self._memory(access, place)
@@ -126,10 +135,12 @@ class RaceChecker(Watch):
         space, shadow = found
         lanes = _lanes(group, place)
         at = np.broadcast_to(place.at, lanes.shape)
-        for k, new in self._elements(space, shadow, access, lanes, writes=True):
-            self.judge.write(shadow, (at >> shadow.shift) + k, new)
         step = -1 if self.wave.reversed else 1  # the order in which the lanes are served
         self.sync.atomic(space, at[::step], lanes[::step], access.site.order)
+        for k, new in self._elements(space, shadow, access, lanes, writes=True):
+            self.judge.write(shadow, (at >> shadow.shift) + k, new)
+        if access.site.order.release:
+            self.know.tick(lanes)
 
     def _elements(
         self, space: str, shadow: Shadow, access: Access, lanes: Array, writes: bool
@@ -148,9 +159,9 @@ class RaceChecker(Watch):
         return [(k, new) for k in range(access.total >> shadow.shift)]
 
     def barrier_arrived(
-        self, wave: Wave, barrier: int, lanes: Array, waits: bool, site: Site
+        self, wave: Wave, barrier: int, lanes: Array, count: int | None, waits: bool, site: Site
     ) -> None:
-        arrived = _Arrived(lanes, waits, site)
+        arrived = _Arrived(lanes, waits, count is None or count == wave.lanes_per_cta, site)
         if not waits:
             for warp in np.unique(lanes >> 5):
                 cta, inside = divmod(int(warp), self.know.warps)
@@ -168,7 +179,7 @@ class RaceChecker(Watch):
         for a in arrived:
             here = opened[a.lanes // per]
             if not here.all():
-                rest = _Arrived(a.lanes[~here], a.waits, a.site)
+                rest = _Arrived(a.lanes[~here], a.waits, a.full, a.site)
                 rest.gives = [(cta, given) for cta, given in a.gives if not opened[cta]]
                 kept.append(rest)
             if a.waits:
@@ -180,8 +191,9 @@ class RaceChecker(Watch):
                     gives.setdefault(cta, []).append(given)
         if kept:
             self._arrived[barrier] = kept
+        full = all(a.full and a.waits for a in arrived)
         left: Array = (wave.alive & ~waits).reshape(len(wave.ctas), -1)
-        missing = np.asarray(left.any(axis=1))
+        missing = np.asarray(left.any(axis=1)) | (not full)
         whole = ctas[~missing[ctas]]
         if len(whole):
             self.know.meet(whole)
@@ -209,7 +221,7 @@ class RaceChecker(Watch):
         owner = self.know.globally(lanes)
         records = pack(owner, group, ASYNC, 0, 2)
         number = self.reports.number(site)
-        self.copies.issued(lanes, group)
+        self.copies.issued(lanes, group, number)
         for k in range(size >> self._shared.shift):
             new = New("shared", lanes, records, site, number, ASYNC, 0, 2, True)
             index = (target >> self._shared.shift) + k
@@ -233,9 +245,11 @@ class RaceChecker(Watch):
             self.judge.add(shadow, shadow.reads, index, new, keep)
 
     def copies_waited(self, wave: Wave, lanes: Array, limit: Array, site: Site) -> None:
-        self.copies.waited(lanes, limit, self.know.times(lanes))
+        number = self.reports.number(site)
+        self.copies.waited(lanes, limit, self.know.times(lanes), number)
 
     def copies_signal(self, wave: Wave, lanes: Array, limit: Array, barrier: Array) -> None:
+        self.copies.signalled(lanes, limit)
         owner = self.know.globally(lanes)
         barriers = wave.service("mbarriers")
         for k, place in enumerate(map(int, barrier)):
@@ -328,6 +342,8 @@ class _Arrived:
 
     lanes: Array
     waits: bool
+    #: of all warps of the CTA
+    full: bool
     site: Site
     gives: list[tuple[int, Any]] = field(default_factory=list)
 

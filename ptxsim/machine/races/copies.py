@@ -26,17 +26,39 @@ class AsyncGroups:
         self._limit: Array = np.zeros(size, np.int64)
         self._committed: Array = np.zeros(size, np.int64)
         self._order = np.argsort(know.ctas)
+        #: the newest group with a copy, and the instruction of the copy; -1 without one
+        self._newest: Array = np.full(size, -1, np.int64)
+        self._site: Array = np.full(size, -1, np.int64)
+        #: by wait instruction: whether there were copies, and whether it waited for one
+        self.waits: dict[int, tuple[bool, bool]] = {}
 
-    def issued(self, lanes: Array, group: Array) -> None:
-        """Copies of these groups were issued."""
+    def issued(self, lanes: Array, group: Array, site: int) -> None:
+        """Copies of these groups were issued by an instruction."""
         self._reserve(int(group.max(initial=0)))
+        self._newest[lanes] = group
+        self._site[lanes] = site
+
+    def signalled(self, lanes: Array, limit: Array) -> None:
+        """An mbarrier will tell of the groups below ``limit``: no wait of the thread is needed."""
+        covered = self._newest[lanes] < limit
+        self._newest[lanes[covered]] = -1
+
+    def left(self, lanes: Array) -> dict[int, Array]:
+        """Lanes that have never waited for their newest copies, by the instruction of these."""
+        open_ = lanes[self._newest[lanes] >= self._limit[lanes]]
+        sites = self._site[open_]
+        return {int(s): open_[sites == s] for s in np.unique(sites)}
 
     def committed(self, lanes: Array, group: Array) -> None:
         """Groups were closed."""
         self._committed[lanes] = group + 1
 
-    def waited(self, lanes: Array, limit: Array, time: Array) -> None:
+    def waited(self, lanes: Array, limit: Array, time: Array, site: int) -> None:
         """All groups below ``limit`` are complete."""
+        pending = self._newest[lanes] >= self._limit[lanes]
+        useful = pending & (limit > self._limit[lanes])
+        before = self.waits.get(site, (False, False))
+        self.waits[site] = (before[0] or bool(pending.any()), before[1] or bool(useful.any()))
         self._committed[lanes] = np.maximum(self._committed[lanes], limit)
         begin = self._limit[lanes]
         low, high = int(begin.min(initial=0)), int(limit.max(initial=0))

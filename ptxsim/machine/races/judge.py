@@ -13,7 +13,8 @@ from .clocks import Knowledge
 from .copies import AsyncGroups
 from .phases import BulkParts, ProxyFences
 from .reports import Reports
-from .shadow import ASYNC, ATOMIC, BULK, STRONG, WEAK, Shadow, Slot, fields, raw_times
+from .shadow import ASYNC, ATOMIC, BULK, STRONG, Shadow, Slot, fields, raw_times
+from .sync import Synchronisation
 
 __all__ = ["Judge"]
 
@@ -30,6 +31,7 @@ class Judge:
         self,
         reports: Reports,
         know: Knowledge,
+        sync: Synchronisation,
         copies: AsyncGroups,
         bulk: BulkParts,
         proxy: ProxyFences,
@@ -37,7 +39,8 @@ class Judge:
     ) -> None:
         self.reports = reports
         self.wave = reports.wave
-        self.know, self.copies, self.bulk, self.proxy = know, copies, bulk, proxy
+        self.know, self.sync = know, sync
+        self.copies, self.bulk, self.proxy = copies, bulk, proxy
         self.exact = exact
 
     def write(self, shadow: Shadow, index: Array, new: New) -> None:
@@ -152,10 +155,15 @@ class Judge:
         race = ~strong
         same = np.zeros(len(old), bool)
         if old_writes and new.writes and new.value is not None and race.any():
-            weak = (f.kind == WEAK) & race
-            same = weak & self._equal(new, index, at, shadow)
+            stores = (f.kind <= STRONG) & race
+            same = stores & self._equal(new, index, at, shadow)
+        bad = race & ~same
+        excused = np.zeros(len(old), bool)
+        timed = np.flatnonzero(bad & (f.kind < ASYNC))
+        excused[timed] = self.sync.in_sequence(f.lane[timed], f.time[timed], new.lanes[at[timed]])
         for flags, report in (
-            (race & ~same, self.reports.race),
+            (bad & ~excused, self.reports.race),
+            (bad & excused, self.reports.excused),
             (same, self.reports.same_value),
         ):
             for number in np.unique(sites[flags]):
@@ -191,13 +199,11 @@ class Judge:
         last = shadow.last(index)[at]
         if new.kind in (STRONG, ATOMIC):
             per = self.know.per
-            apart = self.know.globally(new.lanes[at]) // per != (
-                self.know.globally(new.lanes[last]) // per
-            )
-            at = at[apart] if new.scope < _GPU else at[:0]
-            bad, same = at, at[:0]
-        else:
-            assert new.value is not None
+            mine, theirs = (self.know.globally(new.lanes[k]) // per for k in (at, last))
+            at = at[mine != theirs] if new.scope < _GPU else at[:0]
+            last = shadow.last(index)[at]
+        bad, same = at, at[:0]
+        if new.value is not None:
             equal = (new.value[at] == new.value[last]).all(axis=1)
             bad, same = at[~equal], at[equal]
         old = fields(new.records[shadow.last(index)])

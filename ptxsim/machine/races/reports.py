@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...diagnostics import Severity
-from ...isa.protocol import Site
+from ...isa.protocol import Array, Site
 from .accesses import Conflict
 from .clocks import Knowledge
 from .copies import AsyncGroups
@@ -80,19 +80,24 @@ class Reports:
             self.sites.append(site)
         return number
 
-    def race(self, c: Conflict) -> None:
+    def excused(self, c: Conflict) -> None:
+        """A race of this program that the order of its fence.sc hides in this run."""
+        self.race(c, Severity.WARNING)
+
+    def race(self, c: Conflict, severity: Severity = Severity.ERROR) -> None:
         """Two accesses that nothing orders."""
         assert c.old is not None
         new, first = c.new, c.first
         pending = self.copies.pending(c.old.lane, c.old.time, c.old.kind) | (c.old.kind == BULK)
         verb = "writes" if new.writes else "reads"
         if pending.any() or (new.kind >= ASYNC and (c.old.kind >= ASYNC).any()):
-            done = "read" if new.writes and not c.old_writes else "complete"
+            done = "read" if new.writes and not c.old_writes else "completed"
             self.say(
                 "async-race", c,
                 f"'{new.site.text}' {verb} what an asynchronous copy of line {first.line} may not"
                 f" have {done} yet",
                 self.copies.cure(c.old.lane, c.old.time, pending & (c.old.kind == ASYNC)),
+                severity,
             )  # fmt: skip
             return
         old = "write" if c.old_writes else "read"
@@ -100,7 +105,7 @@ class Reports:
             f"race-{new.space}", c,
             f"{verb[:-1]} by '{new.site.text}' is not ordered with the {old} by '{first.text}' at"
             f" line {first.line}",
-            self._cure(c),
+            self._cure(c), severity,
         )  # fmt: skip
 
     def same_value(self, c: Conflict) -> None:
@@ -130,6 +135,26 @@ class Reports:
             f"'{c.new.site.text}' {verb} through the async proxy what '{c.first.text}' wrote"
             f" through the generic proxy at line {c.first.line}, with no proxy fence between",
             "put 'fence.proxy.async' after the write, before the barrier that the copy waits for",
+        )  # fmt: skip
+
+    def never_waited(self, number: int, lanes: Array) -> None:
+        """Lanes end with copies in flight."""
+        site = self.sites[number]
+        self.wave.report(
+            "unwaited-copy",
+            f"threads end without having waited for the copies of '{site.text}'",
+            site, lanes, severity=Severity.WARNING,
+            help="end with cp.async.wait_all, so that no copy writes what another CTA may use",
+        )  # fmt: skip
+
+    def idle_wait(self, number: int) -> None:
+        """A wait that never waited for a copy although some were in flight."""
+        site = self.sites[number]
+        self.wave.report(
+            "idle-wait",
+            f"'{site.text}' waited for no copy, though copies were in flight whenever it ran",
+            site, self.wave.all_lanes[:1], severity=Severity.ADVICE,
+            help="close the group with cp.async.commit_group before it, or let fewer groups pend",
         )  # fmt: skip
 
     def _cure(self, c: Conflict) -> str:

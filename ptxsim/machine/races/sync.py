@@ -14,8 +14,8 @@ from typing import TypeAlias
 import numpy as np
 
 from ...isa.order import SCOPES, MemoryOrder
-from ...isa.protocol import Array
-from .clocks import Clock, Knowledge
+from ...isa.protocol import Array, BoolArray
+from .clocks import Clock, Knowledge, joined
 
 __all__ = ["Synchronisation"]
 
@@ -38,8 +38,12 @@ class Synchronisation:
 
     def __init__(self) -> None:
         self._at: dict[Location, tuple[_Entry, ...]] = {}
-        self._fenced: dict[int, tuple[Clock, int]] = {}
+        #: by lane and scope
+        self._fenced: dict[int, dict[int, Clock]] = {}
         self._seen: dict[int, dict[Location, tuple[_Entry, ...]]] = {}
+        #: what the fence.sc so far cover in the order of this run, and what each lane had of it
+        self._sequence: Clock | None = None
+        self._sequential: dict[int, Clock] = {}
         self.know: Knowledge | None = None
 
     def begin(self, know: Knowledge) -> None:
@@ -47,6 +51,7 @@ class Synchronisation:
         self.know = know
         self._fenced.clear()
         self._seen.clear()
+        self._sequential.clear()
 
     @property
     def idle(self) -> bool:
@@ -68,9 +73,13 @@ class Synchronisation:
             for lane in map(int, lanes):
                 for entries in self._seen.get(lane, {}).values():
                     self._take(lane, entries, scope)
+        if order.sequential:
+            self._sequence = joined((self._sequence, know.clock_of_all(lanes)))
+            assert self._sequence is not None
+            self._sequential.update(dict.fromkeys(map(int, lanes), self._sequence))
         if order.release:
             for lane in map(int, lanes):
-                self._fenced[lane] = (know.clock(lane), scope)
+                self._fenced.setdefault(lane, {})[scope] = know.clock(lane)
             know.tick(lanes)
 
     def _take(self, lane: int, entries: tuple[_Entry, ...], scope: int) -> None:
@@ -80,10 +89,21 @@ class Synchronisation:
             if e.cta == cta or min(e.scope, scope) >= SCOPES.index("gpu"):
                 self.know.acquire(lane, e.clock)
 
+    def in_sequence(self, owner: Array, time: Array, lanes: Array) -> BoolArray:
+        """Which accesses the order in which this run executed fence.sc puts before the lanes.
+
+        Another run may have the other order (PTX ISA 9.1, Memory Consistency Model: Fence-SC).
+        """
+        out: BoolArray = np.zeros(len(owner), bool)
+        if self._sequential:
+            for k, lane in enumerate(map(int, lanes)):
+                clock = self._sequential.get(lane)
+                out[k] = clock is not None and clock.knows(int(owner[k]), int(time[k]))
+        return out
+
     def fenced(self, lane: int) -> Clock | None:
         """What the last release fence of a lane covers."""
-        found = self._fenced.get(lane)
-        return None if found is None else found[0]
+        return joined(self._fenced.get(lane, {}).values())
 
     def seen(self, lane: int, where: Location, clock: Clock) -> None:
         """A lane has read a clock that its next acquire fence takes."""
@@ -126,15 +146,18 @@ class Synchronisation:
         self._set(where, mine)
 
     def atomic(self, space: str, at: Array, lanes: Array, order: MemoryOrder) -> None:
-        """Atomics: they read, and carry on what they read from."""
+        """Atomics, one lane after the other: they read, and carry on what they read from.
+
+        The caller lets time advance when it has recorded the accesses.
+        """
         if self.idle and not order.release and not (order.acquire and self._seen):
             return
-        clocks = self._released(lanes, order)
+        assert self.know is not None
         for place, lane in zip(map(int, at), map(int, lanes), strict=True):
             where = (space, place)
             self._read(where, lane, order)
             scope = SCOPES.index(order.scope)
-            mine = self._given(lane, order, clocks.get(lane))
+            mine = self._given(lane, order, self.know.clock(lane) if order.release else None)
             chain = tuple(_narrowed(e, scope) for e in self._at.get(where, ()))
             self._set(where, (*chain, *mine))
 
@@ -158,17 +181,21 @@ class Synchronisation:
         scope = SCOPES.index(order.scope)
         me = int(self.know.globally(np.array([lane]))[0])
         out = [] if clock is None else [_Entry(clock, me, self._cta(lane), scope)]
-        fenced = self._fenced.get(lane)
-        if fenced is not None:
-            out.append(_Entry(fenced[0], me, self._cta(lane), min(scope, fenced[1])))
+        for fence, covered in self._fenced.get(lane, {}).items():
+            out.append(_Entry(covered, me, self._cta(lane), min(scope, fence)))
         return tuple(out)
 
     def _set(self, where: Location, entries: tuple[_Entry, ...]) -> None:
         if entries:
-            latest: dict[tuple[int, int], _Entry] = {}
-            for e in entries:  # a later clock of the same lane knows all that an earlier one does
-                latest[e.lane, e.scope] = e
-            self._at[where] = tuple(latest.values())
+            together: dict[tuple[int, int], _Entry] = {}
+            for e in entries:
+                old = together.get((e.lane, e.scope))
+                if old is not None:
+                    clock = joined((old.clock, e.clock))
+                    assert clock is not None
+                    e = _Entry(clock, e.lane, e.cta, e.scope)
+                together[e.lane, e.scope] = e
+            self._at[where] = tuple(together.values())
         else:
             self._at.pop(where, None)
 

@@ -1,0 +1,332 @@
+"""Random small PTX programs about order in memory, legal and free of deadlock by construction.
+
+All warps walk the same statements in the same order, so barriers of any number of warps cannot wait
+in a circle; a barrier that some warps only arrive at has its own number, and a loop with one ends
+with a barrier of all.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+
+__all__ = ["KINDS", "Program", "make"]
+
+#: barriers of everyone; parts of a CTA or warp; patterns of release and acquire; cp.async
+KINDS = ("whole", "parts", "patterns", "copies")
+
+_HEAD = """\
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 g_p)
+{
+.reg .pred %p, %q;
+.reg .b16 %h;
+.reg .b32 %t, %w, %l, %n, %c, %i, %s, %a, %r, %v, %m, %z;
+.reg .b64 %d, %e, %g, %x;
+.shared .align 16 .b8 s[2048];
+ld.param.u64 %g, [g_p];
+mov.u32 %t, %tid.x; mov.u32 %c, %ctaid.x; mov.u32 %n, %ntid.x;
+shr.u32 %w, %t, 5; and.b32 %l, %t, 31; mad.lo.u32 %n, %c, %n, %t;
+mov.u32 %s, s; mov.u32 %z, 0;
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """The text and the launch that it is made for."""
+
+    text: str
+    grid: int
+    block: int
+
+
+@dataclass
+class _Writer:
+    rng: random.Random
+    kind: str
+    grid: int
+    block: int
+    lines: list[str] = field(default_factory=list)
+    labels: int = 0
+    named: int = 0
+    #: how many places there are, and how likely order is
+    places: int = 4
+    order: float = 0.5
+    arrives: bool = False
+    #: whether each message has words of its own, and the next of them
+    apart: bool = False
+    next: int = 16
+
+    @property
+    def warps(self) -> int:
+        return -(-self.block // 32)
+
+    def put(self, *lines: str) -> None:
+        self.lines += lines
+
+    def label(self) -> str:
+        self.labels += 1
+        return f"L{self.labels}"
+
+    # --- parts of statements --------------------------------------------------------------------
+
+    def who(self) -> str:
+        """Set %p to a subset of the threads and return the guard, or an empty one."""
+        rng = self.rng
+        kind = rng.choice(("one", "one", "some", "lane", "warp", "odd", "below", "cta", "all"))
+        if self.kind == "patterns" and rng.random() < 0.8:
+            kind = "actor"
+        line = {
+            "actor": f"setp.eq.u32 %p, %n, {rng.choice(self.actors())};",
+            "one": f"setp.eq.u32 %p, %t, {rng.randrange(self.block)};",
+            "some": f"and.b32 %i, %t, {rng.choice((3, 7, 33, 17))}; setp.eq.u32 %p, %i, 1;",
+            "lane": f"setp.eq.u32 %p, %l, {rng.randrange(4)};",
+            "warp": f"setp.eq.u32 %p, %w, {rng.randrange(self.warps)};",
+            "odd": f"and.b32 %i, %t, 1; setp.eq.u32 %p, %i, {rng.randrange(2)};",
+            "below": f"setp.lt.u32 %p, %t, {rng.randrange(1, self.block + 1)};",
+            "cta": f"setp.eq.u32 %p, %c, {rng.randrange(self.grid)};",
+            "all": "",
+        }[kind]
+        if not line:
+            return ""
+        self.put(line)
+        return "@%p "
+
+    def actors(self) -> list[int]:
+        """A few threads of different lanes, warps and CTAs."""
+        per = self.block
+        inside = (0, 1, 32 if per > 32 else 5)
+        return [cta * per + lane for cta in range(self.grid) for lane in inside][:5]
+
+    def place(self, size: int) -> tuple[str, str]:
+        """Compute an address of some shared or global element: space and operand."""
+        rng = self.rng
+        index = rng.choice(
+            (
+                "mov.u32 %i, %t;",
+                "mov.u32 %i, %t;",
+                f"xor.b32 %i, %t, {rng.choice((1, 2, 16, 32, 33))};",
+                f"mov.u32 %i, {rng.randrange(self.places)};",
+                "mov.u32 %i, %w;",
+                f"and.b32 %i, %t, {rng.choice((1, 3))};",
+            )
+        )
+        if self.kind == "patterns" and rng.random() < 0.8:
+            index = f"mov.u32 %i, {rng.randrange(self.places)};"
+        if self.kind == "copies":
+            index = index.replace("mov.u32 %i, %w;", "mov.u32 %i, %t;")
+        self.put(index)
+        offset = rng.choice((0, 0, 0, size)) if size < 16 else 0
+        if rng.random() < (0.3 if self.kind == "patterns" else 0.7):
+            self.put(f"mad.lo.u32 %a, %i, {size}, %s;")
+            return "shared", f"[%a+{offset}]"
+        if rng.random() < 0.5:
+            self.put("mad.lo.u32 %i, %c, 100, %i;")
+        self.put(f"mad.wide.u32 %d, %i, {size}, %g;")
+        return "global", f"[%d+{offset}]"
+
+    def value(self) -> None:
+        which = self.rng.choice(("mov.u32 %v, %t;", "mov.u32 %v, %w;", "mov.u32 %v, 7;", ""))
+        self.put(which or f"mov.u32 %v, {self.rng.randrange(100)};")
+        self.put("cvt.u16.u32 %h, %v; mov.b64 %x, {%v, %z};")
+
+    # --- statements -----------------------------------------------------------------------------
+
+    def plain(self) -> None:
+        rng = self.rng
+        form, size = rng.choice(
+            (("b32", 4), ("b32", 4), ("b32", 4), ("b8", 1), ("b16", 2), ("b64", 8), ("v2", 8))
+        )
+        if self.kind in ("patterns", "copies") and rng.random() < 0.7:
+            form, size = "b32", 4
+        space, at = self.place(size)
+        guard = self.who()
+        register = {"b8": "%h", "b16": "%h", "b32": "%v", "b64": "%x", "v2": "{%v, %z}"}[form]
+        into = {"b8": "%h", "b16": "%h", "b32": "%r", "b64": "%e", "v2": "{%r, %m}"}[form]
+        type_ = "v2.b32" if form == "v2" else form
+        if rng.random() < 0.5:
+            self.put(f"{guard}ld.{space}.{type_} {into}, {at};")
+        else:
+            self.value()
+            self.put(f"{guard}st.{space}.{type_} {at}, {register};")
+
+    def strong(self) -> None:
+        """An access with order words, or an atomic."""
+        rng = self.rng
+        wide = rng.random() < 0.15
+        type_, size = ("b64", 8) if wide else ("b32", 4)
+        value, into = ("%x", "%e") if wide else ("%v", "%r")
+        space, at = self.place(size)
+        guard = self.who()
+        pattern = self.kind == "patterns"
+        scope = rng.choice(("cta", "gpu", "gpu", "gpu", "sys") if pattern else ("cta", "gpu"))
+        what = rng.choice(("ld", "st", "atom", "red"))
+        if what in ("ld", "st"):
+            sem = {"ld": "acquire", "st": "release"}[what]
+            words = f"{sem}.{scope}" if pattern and rng.random() < 0.6 else f"relaxed.{scope}"
+            words = "volatile" if rng.random() < 0.2 else words
+            self.value()
+            operands = f"{into}, {at}" if what == "ld" else f"{at}, {value}"
+            self.put(f"{guard}{what}.{words}.{space}.{type_} {operands};")
+            return
+        sems = ("relaxed", "acquire", "release", "acq_rel") if pattern else ("relaxed",)
+        sem = rng.choice(sems if what == "atom" else sems[::2])
+        self.value()
+        operation = rng.choice(("add", "exch", "max") if what == "atom" else ("add", "max"))
+        type_ = type_ if operation == "exch" else type_.replace("b", "u")
+        operands = f"{into}, {at}, {value}" if what == "atom" else f"{at}, {value}"
+        self.put(f"{guard}{what}.{sem}.{scope}.{space}.{operation}.{type_} {operands};")
+
+    def fence(self) -> None:
+        guard = self.who()
+        word = self.rng.choice(
+            ("fence.acq_rel.gpu", "fence.acq_rel.cta", "fence.sc.gpu", "membar.gl", "membar.cta")
+        )
+        self.put(f"{guard}{word};")
+
+    def message(self) -> None:
+        """One thread writes and signals; another looks and reads."""
+        rng = self.rng
+        giver, taker = rng.sample(self.actors(), 2)
+        data, flag = rng.sample(range(8), 2)
+        if self.apart:
+            self.next += 2
+            data, flag = self.next, self.next + 1
+        scope = rng.choice(("cta", "gpu", "gpu", "gpu"))
+        near = "cta" if rng.random() < 0.2 else scope
+        sends = rng.choice(
+            (
+                f"st.release.{scope}.global.u32 [%g+{4 * flag}], %v;",
+                f"fence.acq_rel.{near}; @%p st.relaxed.{scope}.global.u32 [%g+{4 * flag}], %v;",
+                f"membar.gl; @%p st.volatile.global.u32 [%g+{4 * flag}], %v;",
+                f"fence.acq_rel.gpu; @%p red.relaxed.{scope}.global.add.u32 [%g+{4 * flag}], %v;",
+                f"atom.release.{scope}.global.add.u32 %r, [%g+{4 * flag}], %v;",
+                f"st.relaxed.{scope}.global.u32 [%g+{4 * flag}], %v;",
+            )
+        )
+        takes = rng.choice(
+            (
+                f"ld.acquire.{scope}.global.u32 %r, [%g+{4 * flag}];",
+                f"ld.relaxed.{scope}.global.u32 %r, [%g+{4 * flag}]; @%p fence.acq_rel.{near};",
+                f"ld.volatile.global.u32 %r, [%g+{4 * flag}]; @%p membar.gl;",
+                f"atom.acq_rel.{scope}.global.add.u32 %r, [%g+{4 * flag}], 1;",
+                f"ld.relaxed.{scope}.global.u32 %r, [%g+{4 * flag}];",
+            )
+        )
+        self.value()
+        self.put(f"setp.eq.u32 %p, %n, {giver};")
+        self.put(f"@%p st.global.u32 [%g+{4 * data}], %v;", f"@%p {sends}")
+        if rng.random() < (0.0 if self.apart else 0.3):
+            self.strong()
+        self.put(f"setp.eq.u32 %p, %n, {taker};", f"@%p {takes}")
+        self.put(f"@%p ld.global.u32 %r, [%g+{4 * data}];")
+
+    def barrier(self) -> None:
+        self.put(self.rng.choice(("bar.sync 0;", "barrier.sync 0;", f"bar.sync 0, {self.full()};")))
+
+    def full(self) -> int:
+        return 32 * self.warps
+
+    def warp_sync(self) -> None:
+        self.put("bar.warp.sync 0xffffffff;")
+
+    def part_sync(self) -> None:
+        """Parts of each warp meet among themselves, by one instruction or by two."""
+        low = self.rng.choice((0xFFFF, 0x3, 0x55555555, 0x1))
+        self.put(
+            f"mov.u32 %m, 1; shl.b32 %m, %m, %l; and.b32 %m, %m, {low}; setp.ne.u32 %p, %m, 0;"
+        )
+        if self.rng.random() < 0.4:
+            self.put(f"selp.u32 %m, {low}, {~low & 0xFFFFFFFF}, %p;", "bar.warp.sync %m;")
+            return
+        other, after = self.label(), self.label()
+        self.put(f"@!%p bra {other};", f"bar.warp.sync {low};", f"bra {after};", f"{other}:")
+        if self.rng.random() < 0.6:
+            self.put(f"bar.warp.sync {~low & 0xFFFFFFFF};")
+        self.put(f"{after}:")
+
+    def named_barrier(self) -> None:
+        """Some warps meet; or some arrive and others wait for them."""
+        if self.warps < 2 or self.named == 15:
+            self.part_sync()
+            return
+        self.named += 1
+        warps = self.rng.sample(range(self.warps), self.rng.randrange(2, self.warps + 1))
+        gives = self.rng.choice((0, 1, len(warps) - 1))
+        count = 32 * len(warps)
+        if gives:
+            self.arrives = True
+            self._warps(warps[:gives], f"bar.arrive {self.named}, {count};")
+            if self.rng.random() < 0.4:
+                self.plain()
+        self._warps(warps[gives:], f"bar.sync {self.named}, {count};")
+
+    def _warps(self, warps: list[int], what: str) -> None:
+        after = self.label()
+        bits = sum(1 << w for w in warps)
+        self.put(f"mov.u32 %m, 1; shl.b32 %m, %m, %w; and.b32 %m, %m, {bits};")
+        self.put("setp.eq.u32 %q, %m, 0;", f"@%q bra {after};", what, f"{after}:")
+
+    def copy(self) -> None:
+        size = self.rng.choice((4, 4, 8, 16))
+        self.put(self.rng.choice(("mov.u32 %i, %t;", "mov.u32 %i, %t;", "xor.b32 %i, %t, 1;")))
+        self.put(f"mad.lo.u32 %a, %i, {size}, %s; mad.wide.u32 %d, %i, {size}, %g;")
+        offset = self.rng.choice((0, 0, 512))
+        self.put(f"{self.who()}cp.async.ca.shared.global [%a+{offset}], [%d], {size};")
+        if self.rng.random() < 0.6:
+            self.put("cp.async.commit_group;")
+
+    def wait(self) -> None:
+        guard = self.who() if self.rng.random() < 0.2 else ""
+        some = ("cp.async.wait_group 0", "cp.async.wait_group 1", "cp.async.wait_all")
+        self.put(f"{guard}{self.rng.choice(some)};")
+
+    # --- programs -------------------------------------------------------------------------------
+
+    def statement(self) -> None:
+        rng = self.rng
+        if self.apart and rng.random() < 0.9:
+            rng.choice((self.message, self.message, self.message, self.fence, self.barrier))()
+        elif rng.random() < self.order:
+            choices = [self.barrier, self.warp_sync]
+            if self.kind == "parts":
+                choices += [self.named_barrier, self.named_barrier, self.part_sync]
+            if self.kind == "patterns":
+                choices = [self.barrier, self.message, self.message, self.message, self.fence]
+            if self.kind == "copies":
+                choices += [self.wait, self.wait]
+            rng.choice(choices)()
+        elif self.kind == "copies" and rng.random() < 0.4:
+            self.copy()
+        elif rng.random() < (0.5 if self.kind == "patterns" else 0.2):
+            self.strong()
+        else:
+            self.plain()
+
+    def loop(self) -> None:
+        """Two rounds of a few statements."""
+        head = self.label()
+        counter = f"%k{self.labels}"
+        self.arrives = False
+        self.put(f".reg .b32 {counter};", f"mov.u32 {counter}, 0;", f"{head}:")
+        for _ in range(self.rng.randrange(2, 5)):
+            self.statement()
+        if self.arrives:
+            self.put("bar.sync 0;")
+        self.put(f"add.u32 {counter}, {counter}, 1; setp.lt.u32 %q, {counter}, 2; @%q bra {head};")
+
+
+def make(kind: str, seed: int) -> Program:
+    """The program of a kind and seed."""
+    rng = random.Random(f"{kind} {seed}")
+    block = rng.choice((32, 64, 96, 40))
+    grid = rng.choice((1, 1, 2, 3)) if kind != "patterns" else rng.choice((1, 2, 2, 3))
+    writer = _Writer(rng, kind, grid, block)
+    writer.order = rng.choice((0.2, 0.4, 0.5, 0.6, 0.75))
+    writer.places = rng.choice((1, 2, 4, 8))
+    writer.apart = kind == "patterns" and rng.random() < 0.5
+    for _ in range(rng.randrange(2, 8) if writer.apart else rng.randrange(4, 14)):
+        (writer.loop if rng.random() < 0.1 else writer.statement)()
+    return Program(_HEAD + "\n".join(writer.lines) + "\nret;\n}\n", grid, block)

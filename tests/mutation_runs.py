@@ -1,0 +1,160 @@
+"""Runs a kernel and its mutants: what the tool reports, what they compute, what they do."""
+
+from __future__ import annotations
+
+import re
+import runpy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import ptxsim
+from benchmarks.cases import CASES, KERNELS
+from ptxsim.cli.header import parse_header
+from ptxsim.machine.watch import Watch
+from tests.mutation_order import History
+from tests.mutation_pairs import Unordered
+
+__all__ = ["SCHEDULES", "Run", "Subject", "run", "subjects"]
+
+TESTS = Path(__file__).parent
+EXAMPLES = TESTS.parent / "examples"
+#: a fault shows on one of these, or it is judged by what the accesses of the first one order
+SCHEDULES = ("default", "reverse", "warp-serial", "early-async", "random:1", "random:2")
+#: sizes of the benchmark kernels: more than one CTA where the kernel allows it, and a short run
+SMALL = {
+    "vecadd": 300, "saxpy": 300, "sgemm_naive": 16, "sgemm_tiled": 32, "block_reduce": 512,
+    "histogram": 2000, "mandelbrot": 16, "gemm_wmma": 32, "gemm_mma": 32, "gemm_tile": 128,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A correct kernel and how to launch it; ``arguments`` makes fresh ones."""
+
+    name: str
+    text: str
+    entry: str | None
+    grid: tuple[int, ...]
+    block: tuple[int, ...]
+    arguments: Callable[[], list[Any]] = field(compare=False)
+    smem: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One launch: classes and lines of its errors, its results, and its history if asked for."""
+
+    errors: tuple[tuple[str, int], ...]
+    #: findings that are no errors, in the same form
+    others: tuple[tuple[str, int], ...]
+    results: bytes
+    instructions: int
+    unordered: tuple[Unordered, ...] = ()
+    digest: int = 0
+
+
+class _Watched(ptxsim.Kernel):
+    """A kernel whose launches tell one more listener of what happens."""
+
+    listener: Watch | None = None
+
+    def _checks(self, chosen: set[str], args: Sequence[Any]) -> list[Watch]:
+        listening = [] if self.listener is None else [self.listener]
+        return [*super()._checks(chosen, args), *listening]
+
+
+def run(
+    subject: Subject, text: str, schedule: str = "default", limit: int | None = None,
+    history: bool = False,
+) -> Run:  # fmt: skip
+    """Assemble and launch a text in the place of a subject's; invalid PTX is an error too."""
+    try:
+        module = ptxsim.assemble(text, name=subject.name)
+    except ptxsim.PtxError as error:
+        lines = tuple(("static-error", d.span.line) for d in error.diagnostics)
+        return Run(lines, (), b"", 0)
+    plain = module.kernel(subject.entry)
+    kernel = _Watched(module, module.typed.functions[plain.name])
+    listener = History() if history else None
+    kernel.listener = listener
+    args = subject.arguments()
+    report = kernel.launch(
+        grid=subject.grid, block=subject.block, args=args, smem=subject.smem, schedule=schedule,
+        max_instructions=limit,
+    )  # fmt: skip
+    errors = tuple((f.class_, f.line) for f in report.findings if f.severity.value == "error")
+    others = tuple((f.class_, f.line) for f in report.findings if f.severity.value != "error")
+    results = b"".join(a.tobytes() for a in args if isinstance(a, np.ndarray))
+    undefined = str([o.undefined_bytes for o in report.outputs.values()]).encode()
+    return Run(
+        errors, others, results + undefined, report.counters["steps"],
+        () if listener is None else tuple(sorted(listener.unordered())),
+        0 if listener is None else listener.digest(),
+    )  # fmt: skip
+
+
+@cache
+def subjects() -> tuple[Subject, ...]:
+    """All correct kernels that come with a launch."""
+    files = [
+        *sorted((TESTS / "cases").glob("*-ok.ptx")),
+        *sorted((TESTS / "litmus").glob("*-ok.ptx")),
+        *(p for p in sorted(EXAMPLES.glob("*.ptx")) if p.name != "guard_off_by_one.ptx"),
+        *sorted((TESTS / "lowering" / "golden").glob("*.ptx")),
+    ]
+    return (*(_of_file(p) for p in files), *_of_benchmarks(), _lowered_product())
+
+
+def _of_file(path: Path) -> Subject:
+    text = path.read_text()
+    header = parse_header(text, path.name, path.parent)
+    launch = header.launch
+    assert launch.grid and launch.block
+    return Subject(
+        path.stem, text, launch.entry, launch.grid, launch.block,
+        lambda: [spec.make() for spec in header.args], launch.smem or 0,
+    )  # fmt: skip
+
+
+def _of_benchmarks() -> list[Subject]:
+    out = []
+    for case in {case.entry: case for case in CASES}.values():
+        size = SMALL[case.entry]
+        sample = case.prepare(size)
+        text = _only((KERNELS / case.file).read_text(), case.entry)
+
+        def arguments(prepare: Any = case.prepare, size: int = size) -> list[Any]:
+            return list(prepare(size).args)
+
+        out.append(Subject(f"benchmark-{case.entry}", text, case.entry, sample.grid, sample.block, arguments))
+    return out
+
+
+def _lowered_product() -> Subject:
+    """The matrix product of examples/tile_gemm.py, whose copies the lowering makes."""
+    module = runpy.run_path(str(EXAMPLES / "tile_gemm.py"))
+    m, n, k = (int(module[name]) for name in "MNK")
+
+    def arguments() -> list[Any]:
+        rng = np.random.default_rng(0)
+        shapes = ((m, k), (k, n))
+        a, b = (rng.integers(-4, 5, shape).astype(np.float16) for shape in shapes)
+        return [a, b, ptxsim.undefined((m, n), np.float16)]
+
+    return Subject("tile_gemm", module["build"]().text(), None, (1,), (32,), arguments)
+
+
+def _only(text: str, entry: str) -> str:
+    """A module with the text of its other entries blanked, for the sake of time."""
+    parts = re.split(r"(?m)^(?=(?:\.visible )?\.entry )", text)
+    kept = [parts[0]]
+    for part in parts[1:]:
+        name = re.match(r"(?:\.visible )?\.entry (\w+)", part)
+        assert name is not None
+        kept.append(part if name[1] == entry else "\n" * part.count("\n"))
+    return "".join(kept)
