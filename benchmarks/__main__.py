@@ -79,7 +79,7 @@ def _head(report: dict[str, Any]) -> str:
         f"Python {report['python']}, NumPy {report['numpy']}, {os.cpu_count()} processors; "
         f"calibration loop {report['calibration'] / 1e6:.0f} M element operations/s\n"
         f"{'kernel':20} {'thread-instr':>13} {'seconds':>8} {'M/s':>7} {'ratio':>6}"
-        f" {'peak MiB':>8}  result"
+        f" {'checks':>6} {'peak MiB':>8}  result"
     )
 
 
@@ -90,7 +90,7 @@ def _measured(case: Case, repeat: int, calibration: float, say: bool) -> Measure
         rate = _rate(row)
         print(
             f"{row.name:20} {row.thread_instructions:13,} {row.seconds:8.3f} {rate / 1e6:7.1f}"
-            f" {rate / calibration:6.3f} {peak:>8}  {'exact' if row.exact else 'WRONG'}",
+            f" {rate / calibration:6.3f} {row.seconds / row.unchecked_seconds:5.1f}x {peak:>8}  {'exact' if row.exact else 'WRONG'}",
             flush=True,
         )
     return row

@@ -23,11 +23,13 @@ LANES, ROUNDS = 1 << 14, 200
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A case as measured; ``peak_mib`` is None where the system does not tell."""
+    """A case as measured, with all checks and with none; ``peak_mib`` is None where the system does
+    not tell."""
 
     name: str
     thread_instructions: int
     seconds: float
+    unchecked_seconds: float
     peak_mib: float | None
     exact: bool
 
@@ -70,11 +72,14 @@ def measure(case: Case, repeat: int) -> Measured:
     counted = launch.run(kernel(case)).counters["thread_instructions"]
     exact = launch.matches()
     _reset_peak()
-    seconds = []
+    seconds: dict[str, list[float]] = {"none": [], "all": []}
     for _ in range(repeat):
-        fresh = case.prepare(case.size)
-        seconds.append(best(lambda fresh=fresh: fresh.run(kernel(case)), 1))  # type: ignore[misc]
-    return Measured(case.name, counted, min(seconds), _peak_mib(), exact)
+        for tools, times in seconds.items():
+            fresh = case.prepare(case.size)
+            times.append(best(lambda f=fresh, t=tools: f.run(kernel(case), tools=t), 1))  # type: ignore[misc]
+    return Measured(
+        case.name, counted, min(seconds["all"]), min(seconds["none"]), _peak_mib(), exact
+    )
 
 
 def _reset_peak() -> None:

@@ -160,7 +160,9 @@ class History(Watch):
     def load(self, group: Group, access: Access, place: Place) -> None:
         found = self._accessed(group, access, place, False)
         if found is not None and access.site.order.strong:
-            for thread, key in zip(self._threads(found[0]).tolist(), found[1].tolist(), strict=True):
+            for thread, key in zip(
+                self._threads(found[0]).tolist(), found[1].tolist(), strict=True
+            ):
                 self._read(thread, key, access.site.order)
 
     def store(self, group: Group, access: Access, place: Place, words: Sequence[Array]) -> None:
@@ -313,7 +315,9 @@ class History(Watch):
 
     def copies_signal(self, wave: Wave, lanes: Array, limit: Array, barrier: Array) -> None:
         nothing = np.zeros(len(self._time), np.int64)
-        for lane, below, place in zip(lanes.tolist(), limit.tolist(), barrier.tolist(), strict=True):
+        for lane, below, place in zip(
+            lanes.tolist(), limit.tolist(), barrier.tolist(), strict=True
+        ):
             for event, k, number in self._flying.get(lane, ()):
                 if number < below and event.token is not None:
                     event.token[k] = event.token[k] or self._token()

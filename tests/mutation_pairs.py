@@ -79,7 +79,9 @@ class Event:
             self.values is not None,
         )  # fmt: skip
         same = [np.full(n, int(v), np.int64) for v in fixed]
-        return np.stack([self.thread, self.time, self.version, self.done, self.key, value, token, *same])
+        return np.stack(
+            [self.thread, self.time, self.version, self.done, self.key, value, token, *same]
+        )
 
 
 class _Table:
@@ -145,9 +147,7 @@ def _by_byte(t: _Table) -> tuple[Array, Array]:
     return access[rows], number[rows]
 
 
-def _ordered(
-    t: _Table, known: Array, versions: Sequence[Clock], x: Array, y: Array
-) -> BoolArray:
+def _ordered(t: _Table, known: Array, versions: Sequence[Clock], x: Array, y: Array) -> BoolArray:
     """Whether x, which ran first, comes before y in causality order."""
     reaches = (t.thread[x] == t.thread[y]) | (known[t.version[y], t.thread[x]] >= t.time[x])
     out: BoolArray = (t.done[x] < t.issued[y]) & reaches
@@ -160,9 +160,7 @@ def _strong(t: _Table, per: int, x: Array, y: Array) -> BoolArray:
     """Whether both are strong, of scopes that hold each other, and overlap completely."""
     near = t.thread[x] // per == t.thread[y] // per
     wide = np.minimum(t.scope[x], t.scope[y])
-    whole = ((t.size[x] == t.size[y]) & (t.key[x] == t.key[y])) | (
-        (t.atomic[x] & t.atomic[y]) != 0
-    )
+    whole = ((t.size[x] == t.size[y]) & (t.key[x] == t.key[y])) | ((t.atomic[x] & t.atomic[y]) != 0)
     out: BoolArray = (wide >= 0) & (near | (wide >= _GPU)) & whole
     return out
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,12 +19,14 @@ from ptxsim.machine.watch import Watch
 from tests.mutation_order import History
 from tests.mutation_pairs import Unordered
 
-__all__ = ["SCHEDULES", "Run", "Subject", "run", "subjects"]
+__all__ = ["RACES", "SCHEDULES", "Found", "Run", "Subject", "of_file", "run", "subjects"]
 
 TESTS = Path(__file__).parent
 EXAMPLES = TESTS.parent / "examples"
 #: a fault shows on one of these, or it is judged by what the accesses of the first one order
 SCHEDULES = ("default", "reverse", "warp-serial", "early-async", "random:1", "random:2")
+#: classes whose findings name two accesses
+RACES = ("race-shared", "race-global", "async-race", "proxy-fence")
 #: sizes of the benchmark kernels: more than one CTA where the kernel allows it, and a short run
 SMALL = {
     "vecadd": 300, "saxpy": 300, "sgemm_naive": 16, "sgemm_tiled": 32, "block_reduce": 512,
@@ -45,13 +47,25 @@ class Subject:
     smem: int = 0
 
 
+class Found(NamedTuple):
+    """A finding: its class and its lines, 0 for none."""
+
+    class_: str
+    line: int
+    other_line: int = 0
+
+    @property
+    def race(self) -> bool:
+        """Whether it is a pair of accesses that are not ordered."""
+        return self.class_ in RACES and self.other_line > 0
+
+
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One launch: classes and lines of its errors, its results, and its history if asked for."""
+    """One launch: its errors and other findings, its results, and its history if asked for."""
 
-    errors: tuple[tuple[str, int], ...]
-    #: findings that are no errors, in the same form
-    others: tuple[tuple[str, int], ...]
+    errors: tuple[Found, ...]
+    others: tuple[Found, ...]
     results: bytes
     instructions: int
     unordered: tuple[Unordered, ...] = ()
@@ -69,14 +83,14 @@ class _Watched(ptxsim.Kernel):
 
 
 def run(
-    subject: Subject, text: str, schedule: str = "default", limit: int | None = None,
-    history: bool = False,
+    subject: Subject, text: str, schedule: str = "default", *, limit: int | None = None,
+    history: bool = False, tools: str = "all",
 ) -> Run:  # fmt: skip
     """Assemble and launch a text in the place of a subject's; invalid PTX is an error too."""
     try:
         module = ptxsim.assemble(text, name=subject.name)
     except ptxsim.PtxError as error:
-        lines = tuple(("static-error", d.span.line) for d in error.diagnostics)
+        lines = tuple(Found("static-error", d.span.line) for d in error.diagnostics)
         return Run(lines, (), b"", 0)
     plain = module.kernel(subject.entry)
     kernel = _Watched(module, module.typed.functions[plain.name])
@@ -85,17 +99,24 @@ def run(
     args = subject.arguments()
     report = kernel.launch(
         grid=subject.grid, block=subject.block, args=args, smem=subject.smem, schedule=schedule,
-        max_instructions=limit,
+        max_instructions=limit, tools=tools,
     )  # fmt: skip
-    errors = tuple((f.class_, f.line) for f in report.findings if f.severity.value == "error")
-    others = tuple((f.class_, f.line) for f in report.findings if f.severity.value != "error")
     results = b"".join(a.tobytes() for a in args if isinstance(a, np.ndarray))
     undefined = str([o.undefined_bytes for o in report.outputs.values()]).encode()
     return Run(
-        errors, others, results + undefined, report.counters["steps"],
+        _found(report, errors=True), _found(report, errors=False), results + undefined,
+        report.counters["steps"],
         () if listener is None else tuple(sorted(listener.unordered())),
         0 if listener is None else listener.digest(),
     )  # fmt: skip
+
+
+def _found(report: ptxsim.Report, errors: bool) -> tuple[Found, ...]:
+    return tuple(
+        Found(f.class_, f.line, f.other_line or 0)
+        for f in report.findings
+        if (f.severity.value == "error") == errors
+    )
 
 
 @cache
@@ -107,10 +128,10 @@ def subjects() -> tuple[Subject, ...]:
         *(p for p in sorted(EXAMPLES.glob("*.ptx")) if p.name != "guard_off_by_one.ptx"),
         *sorted((TESTS / "lowering" / "golden").glob("*.ptx")),
     ]
-    return (*(_of_file(p) for p in files), *_of_benchmarks(), _lowered_product())
+    return (*(of_file(p) for p in files), *_of_benchmarks(), _lowered_product())
 
 
-def _of_file(path: Path) -> Subject:
+def of_file(path: Path) -> Subject:
     text = path.read_text()
     header = parse_header(text, path.name, path.parent)
     launch = header.launch
@@ -131,7 +152,11 @@ def _of_benchmarks() -> list[Subject]:
         def arguments(prepare: Any = case.prepare, size: int = size) -> list[Any]:
             return list(prepare(size).args)
 
-        out.append(Subject(f"benchmark-{case.entry}", text, case.entry, sample.grid, sample.block, arguments))
+        out.append(
+            Subject(
+                f"benchmark-{case.entry}", text, case.entry, sample.grid, sample.block, arguments
+            )
+        )
     return out
 
 

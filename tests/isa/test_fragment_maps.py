@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from tensor_core_kernels import Element, Options, multiply
 
 import ptxsim
+from ptxsim.diagnostics import Severity
 from tests.numerics.tensor_core_model import Instruction, parse
 
 RNG = np.random.default_rng(11)
@@ -444,7 +445,7 @@ ROW_LINES = [
 LOADS = [line for line in ROW_LINES if line[0].startswith("ld")]
 STORES = [line for line in ROW_LINES if line[0].startswith("st")]
 #: the host sees what was loaded
-USE = "\nst.global.v4.b32 [%b0], {%f0, %f1, %f2, %f3};\n"
+USE = "\nadd.u64 %d1, %b0, %mine;\nst.global.v4.b32 [%d1], {%f0, %f1, %f2, %f3};\n"
 CLEAR = "".join(f"mov.b32 %f{k}, 0;" for k in range(4)) + "\n"
 
 
@@ -493,8 +494,13 @@ class TestRows:
     def test_two_rows_at_one_address(self, line: str, height: int, head: str) -> None:
         offsets = places(np.arange(32), np.arange(32))
         offsets[30, 1] = offsets[5, 1]
-        finding = one_finding(FILL + CLEAR + line, line, random_rows(), offsets, head=head)
-        assert (finding.class_, finding.lanes) == ("race-shared", (5, 30))
+        body, buffers = FILL + CLEAR + line, (random_rows(), offsets)
+        findings = run(body, *buffers, declare=TILES, head=head).findings
+        assert {f.line for f in findings} == {line_number(body, line, 2)}
+        # the rows hold the same zeros, and are an error all the same
+        assert [(f.class_, f.lanes) for f in findings if f.severity is Severity.ERROR] == [
+            ("race-shared", (5, 30))
+        ]
 
     @pytest.mark.parametrize(("line", "height", "head"), ROW_LINES)
     def test_generic_address_outside_shared(self, line: str, height: int, head: str) -> None:

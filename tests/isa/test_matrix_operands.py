@@ -141,7 +141,7 @@ class TestFragments:
     @pytest.mark.parametrize(
         "line",
         [
-            "st.f32 [%b3], %c0;",
+            "mad.wide.u32 %d7, %t, 4, %b3; st.f32 [%d7], %c0;",
             "red.global.add.f32 [%b3], %c0;",
             "atom.global.add.f32 %c9, [%b3], %c0;",
         ],

@@ -162,7 +162,8 @@ class TestVectors:
         assert prove_copy(plan).ways == ((4, 4),)
         parts = plan.moves[0].parts
         for other in (moved_by(plan, 7, 16), changed(plan, parts=(parts[1], parts[0], *parts[2:]))):
-            with pytest.raises(ProofError, match=r"^reg: "):
+            # two threads at one place are a race as well, which ends the probe of the code
+            with pytest.raises(ProofError, match=r"^reg: |^the probe of reg reports write by"):
                 prove_copy(other)
 
     def test_pieces(self) -> None:
