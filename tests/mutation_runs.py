@@ -29,8 +29,8 @@ SCHEDULES = ("default", "reverse", "warp-serial", "early-async", "random:1", "ra
 RACES = ("race-shared", "race-global", "async-race", "proxy-fence")
 #: sizes of the benchmark kernels: more than one CTA where the kernel allows it, and a short run
 SMALL = {
-    "vecadd": 300, "saxpy": 300, "sgemm_naive": 16, "sgemm_tiled": 32, "block_reduce": 512,
-    "histogram": 2000, "mandelbrot": 16, "gemm_wmma": 32, "gemm_mma": 32, "gemm_tile": 128,
+    "vecadd": 300, "saxpy": 300, "sgemm_naive": 32, "sgemm_tiled": 32, "block_reduce": 512,
+    "histogram": 2000, "mandelbrot": 16, "gemm_wmma": 64, "gemm_mma": 64, "gemm_tile": 128,
 }  # fmt: skip
 
 

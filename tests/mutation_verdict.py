@@ -88,7 +88,8 @@ def false_alarms(subject: Subject, mutant: Mutant, schedule: str) -> list[Found]
 
 
 def table(verdicts: Iterable[Verdict]) -> str:
-    """Counts of each kind by mutator."""
+    """Counts of each kind by mutator, and how many were killed by each class of finding."""
+    verdicts = list(verdicts)
     kinds = ("killed", "result", "equivalent", "warned", "missed", "invalid")
     count = Counter((v.mutant.mutator, v.kind) for v in verdicts)
     lines = ["mutator              " + "".join(f"{k:>12}" for k in kinds)]
@@ -96,4 +97,5 @@ def table(verdicts: Iterable[Verdict]) -> str:
         row = [sum(n for (a, b), n in count.items() if b == k and m in (a, None)) for k in kinds]
         if any(row):
             lines.append(f"{m or 'all':21}" + "".join(f"{n:12}" for n in row))
-    return "\n".join(lines)
+    classes = Counter(v.why for v in verdicts if v.kind == "killed")
+    return "\n".join([*lines, "", *(f"{n:6} {name}" for name, n in classes.most_common())])

@@ -27,6 +27,35 @@ ALLOWED = {
         "the flag is written before the fence.sc: this run orders the two fence.sc, another may"
         " not, and such a race is a warning"
     ),
+    ("206-mp-volatile-membar-ok", "narrower-scope", 36): (
+        "a defect: fence.sc of two CTAs are ordered although one has cta scope only, so that they"
+        " are not morally strong; a warning where an error is due"
+    ),
+    ("206-mp-volatile-membar-ok", "narrower-scope", 44): "the same defect",
+}
+
+#: What may be left out, moved changes apart, and why it has no effect: the history found as much.
+HARMLESS = {
+    ("005-cp-async-wait-count-ok", "drop-wait", 42): "the copies of the last group are not read",
+    ("006-cp-async-ring-wait-before-commit-ok", "drop-commit", 38): (
+        "tiles 0 and 1 are one group then, and wait_group 1 leaves but the empty one behind it"
+    ),
+    ("006-cp-async-ring-wait-before-commit-ok", "drop-commit", 40): (
+        "tile 1 falls into the empty group: complete after the first turn, and read in the second"
+    ),
+    ("006-cp-async-ring-wait-before-commit-ok", "later-wait", 42): (
+        "tile 0 is the oldest of three groups, all that the first turn reads"
+    ),
+    ("006-cp-async-ring-wait-before-commit-ok", "drop-wait", 71): (
+        "the groups of the last two turns are empty: wait_group 1 has waited for every copy"
+    ),
+    ("007-cp-async-no-zero-fill-ok", "drop-barrier", 38): "each thread reads its own copies alone",
+    ("010-shfl-full-mask-in-branch-ok", "drop-warp-sync", 26): "no two lanes use the same memory",
+    ("018-mbarrier-expect-without-arrive-ok", "drop-proxy-fence", 28): (
+        "a bulk copy accesses its mbarrier through the generic proxy (ISA 9.1, cp.async.bulk)"
+    ),
+    ("tile_gemm", "drop-commit", 97): "the next commit_group closes both groups, wait_all follows",
+    ("tile_gemm", "drop-commit", 136): "wait_all commits what is open before it waits",
 }
 
 
@@ -83,9 +112,18 @@ class TestSample:
 
 @pytest.mark.slow
 class TestAll:
-    @pytest.mark.parametrize("data", [False, True])
-    def test_nothing_is_missed(self, data: bool) -> None:
-        assert survivors(judged(list(changes(data)))) == []
+    def test_no_change_of_order_is_missed(self) -> None:
+        verdicts = judged(list(changes(data=False)))
+        assert survivors(verdicts) == []
+        harmless = {
+            (v.subject, v.mutant.mutator, v.mutant.line)
+            for v in verdicts
+            if v.kind == "equivalent" and v.mutant.mutator != "move-order"
+        }
+        assert harmless == set(HARMLESS)
+
+    def test_no_change_of_data_is_missed(self) -> None:
+        assert survivors(judged(list(changes(data=True)))) == []
 
     @pytest.mark.parametrize("schedule", SCHEDULES)
     def test_no_false_alarm(self, schedule: str) -> None:

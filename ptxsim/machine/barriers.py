@@ -138,6 +138,19 @@ class Barriers:
         )
         if not complete.any():
             return
+        crowded = (state.expected > 0) & (threads > state.expected)
+        if crowded.any():
+            cta = int(np.flatnonzero(crowded)[0])
+            lanes = cta * wave.lanes_per_cta + np.flatnonzero(here[cta])
+            wave.report(
+                "barrier-args",
+                f"{threads[cta]} threads arrive at barrier {barrier}, which opens for"
+                f" {state.expected[cta]}: it is used by two groups of warps at once",
+                state.site,
+                lanes,
+                help="give each group a barrier of its own, or all of them the whole count",
+                fatal=True,
+            )
         if wave.watch is not None:
             wave.watch.barrier_opened(wave, barrier, np.flatnonzero(complete))
         results: dict[str, Array] = {}

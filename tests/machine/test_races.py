@@ -475,3 +475,12 @@ def test_text_of_a_load_past_the_coherent_path() -> None:
     )
     assert f.help == "load it without .nc: the read-only path may hold older data"
     assert (f.line, f.other_line, f.count) == (19, 17, 64)
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize(("barrier", "verdict"), [("1", "barrier-args"), ("%r1", "clean")])
+def test_two_groups_at_one_barrier(barrier: str, verdict: str, schedule: str) -> None:
+    """Warps 0 and 1, and warps 2 and 3, meet; with one barrier 0 may meet 2."""
+    body = f"shr.u32 %r1, %t, 6; add.u32 %r1, %r1, 1;\nbar.sync {barrier}, 64;"
+    report, _ = launch(Row("two groups", body, block=128), schedule)
+    assert report.verdict == verdict

@@ -67,6 +67,8 @@ class RaceChecker(Watch):
             self.reports, self.know, self.sync, self.copies, self.bulk, self.proxy, self.exact
         )
         self._arrived: dict[int, list[_Arrived]] = {}
+        #: by barrier and CTA: the last use by some warps of the CTA
+        self._used: dict[tuple[int, int], _Use] = {}
         self._shared = Shadow(len(wave.shared), wave.lanes_per_cta, self.exact)
 
     def wave_ended(self, wave: Wave) -> None:
@@ -162,6 +164,8 @@ class RaceChecker(Watch):
         self, wave: Wave, barrier: int, lanes: Array, count: int | None, waits: bool, site: Site
     ) -> None:
         arrived = _Arrived(lanes, waits, count is None or count == wave.lanes_per_cta, site)
+        if not arrived.full:
+            self._follows(barrier, lanes, site)
         if not waits:
             for warp in np.unique(lanes >> 5):
                 cta, inside = divmod(int(warp), self.know.warps)
@@ -199,7 +203,23 @@ class RaceChecker(Watch):
             self.know.meet(whole)
         warps = np.asarray(waits.reshape(len(wave.ctas), -1, 32).any(axis=2))
         for cta in map(int, ctas[missing[ctas]]):
-            self.know.meet_some(cta, np.flatnonzero(warps[cta]), gives.get(cta, ()))
+            waiting = np.flatnonzero(warps[cta])
+            self.know.meet_some(cta, waiting, gives.get(cta, ()))
+            lanes = cta * per + waiting * 32
+            marks = self.know.globally(lanes), self.know.times(lanes)
+            last = next(a.site for a in reversed(arrived) if (a.lanes // per == cta).any())
+            self._used[barrier, cta] = _Use(last, lanes >> 5, *marks)
+
+    def _follows(self, barrier: int, lanes: Array, site: Site) -> None:
+        """A barrier of some warps is used again only by who knows that its last use is over."""
+        for warp in map(int, np.unique(lanes >> 5)):
+            use = self._used.get((barrier, warp // self.know.warps))
+            if use is None or not len(use.warps) or warp in use.warps:
+                continue
+            mine = lanes[lanes >> 5 == warp]
+            who = np.full(len(use.owners), int(mine[0]))
+            if self.know.unknown(use.owners, use.times, who).all():
+                self.reports.mixed(barrier, site, use.site, mine)
 
     def warp_synced(self, group: Group, members: BoolArray) -> None:
         w = group.warps()
@@ -334,6 +354,16 @@ class RaceChecker(Watch):
         if place.space == "local" or access.space in ("const", "param"):
             return None
         return "global", self._shadow("global")
+
+
+@dataclass(frozen=True, slots=True)
+class _Use:
+    """A barrier of some warps has opened: who waited, and a lane and time of each behind it."""
+
+    site: Site
+    warps: Array
+    owners: Array
+    times: Array
 
 
 @dataclass(slots=True)

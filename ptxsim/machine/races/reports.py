@@ -147,6 +147,15 @@ class Reports:
             help="end with cp.async.wait_all, so that no copy writes what another CTA may use",
         )  # fmt: skip
 
+    def mixed(self, barrier: int, site: Site, before: Site, lanes: Array) -> None:
+        """Two groups of warps use one barrier, in no order."""
+        self.wave.report(
+            "barrier-args",
+            f"barrier {barrier} is used by two groups of warps: nothing orders '{site.text}' after"
+            f" its last use at line {before.line}, so that the groups can mix",
+            site, lanes, other_line=before.line, help="give each group a barrier of its own",
+        )  # fmt: skip
+
     def idle_wait(self, number: int) -> None:
         """A wait that never waited for a copy although some were in flight."""
         site = self.sites[number]
