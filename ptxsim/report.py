@@ -282,7 +282,13 @@ def without_consequences(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
     races = [f for f in findings if f.class_ in ("race-shared", "race-global", "async-race")]
     lines = {line for f in races for line in (f.line, f.other_line)}
     follows = ("uninit-", "unwaited-copy")
-    return tuple(f for f in findings if not (f.class_.startswith(follows) and f.line in lines))
+    pairs = {frozenset((f.line, f.other_line)) for f in races}
+    return tuple(
+        f
+        for f in findings
+        if not (f.class_.startswith(follows) and f.line in lines)
+        and not (f.class_ == "same-value-write" and frozenset((f.line, f.other_line)) in pairs)
+    )
 
 
 def _plain(value: Any) -> str | int:

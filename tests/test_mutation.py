@@ -160,7 +160,10 @@ FAULTY = [
 class TestHistory:
     """What decides about survivors finds the known faults by itself."""
 
-    @pytest.mark.parametrize("schedule", SCHEDULES)
+    @pytest.mark.parametrize(
+        "schedule",
+        ["default", *(pytest.param(s, marks=pytest.mark.slow) for s in SCHEDULES[1:])],
+    )
     @pytest.mark.parametrize("row", FAULTY, ids=lambda r: r.file[:-4])
     def test_finds_the_marked_pair(self, row: Row, schedule: str) -> None:
         subject = of_file(row.path)

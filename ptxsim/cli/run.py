@@ -67,7 +67,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                      "all leaves out")  # fmt: skip
     how.add_argument("--schedule", default="default", metavar="S",
                      help="default, reverse, warp-serial, early-async, random:SEED")  # fmt: skip
-    how.add_argument("--schedules", metavar="N", help="also three adverse and N random ones; results are compared")
+    how.add_argument(
+        "--schedules",
+        metavar="N",
+        help="also three adverse and N random ones; results are compared",
+    )
     how.add_argument("--max-instructions", metavar="N")
     how.add_argument("--wmma-rule", default="ptx", metavar="ptx|cuda",
                      help="whose alignment rule wmma loads and stores have")  # fmt: skip

@@ -287,7 +287,6 @@ def _unpacked(octets: Array, bits: int) -> Array:
 class Stmatrix(_Rows):
     """Store one, two or four matrices from fragments to shared memory."""
 
-    traps = (*_Rows.traps, "race-shared")
     forms = (
         Form(
             f"sync aligned shape:{{m8n8}} num:{{x1 x2 x4}} trans? {_SPACE} type:{{b16}}",
@@ -329,7 +328,6 @@ class Stmatrix(_Rows):
             w = whole_warps(g, site)
             at, mask = rows(r, g, w)
             _check_rows(g, w, at, mask, 8, False, site)
-            _check_overlap(g, w, at, lines, site)
             values = _row_halves(w, fragment, lines, [r[s] for s in sources])
             g.store(space, at, 8, values, mask, site)
 
@@ -343,23 +341,6 @@ def _row_halves(w: Any, fragment: Fragment, lines: int, registers: list[Array]) 
     whole = np.zeros((row.shape[0], 32, 2), np.uint64)
     whole[:, :lines] = row
     return [w.collect(whole[..., k]) for k in (0, 1)]
-
-
-def _check_overlap(g: Any, w: Any, at: Array, lines: int, site: Any) -> None:
-    """Rows of one instruction that overlap are written in no order."""
-    rows = w.spread(at)[:, :lines]
-    ordered = np.sort(rows, axis=1)
-    if (ordered[:, 1:] != ordered[:, :-1]).all():
-        return
-    same = np.zeros((len(rows), 32), bool)
-    same[:, :lines] = (rows[:, :, None] == rows[:, None, :]).sum(axis=2) > 1
-    g.finding(
-        "race-shared",
-        f"two rows of '{site.text}' have the same address, and PTX gives their stores no order",
-        site,
-        w.collect(same),
-        help="give each row of the matrices an address of its own",
-    )
 
 
 @instruction("movmatrix", isa=_SECTION + "movmatrix", floor="7.8+sm_75")

@@ -263,7 +263,7 @@ def place(
     if allocation is None or high + total > allocation.end:
         bad = memory.outside(offset, total)
         if bad.any():
-            _out_of_bounds(group, access, "global", address, bad, lanes)
+            _out_of_bounds(group, access, space, address, bad, lanes)
         undefined = any(a.maybe_undefined for a in memory.allocations())
         readonly = write and any(
             a.readonly and a.start <= high and low < a.end for a in memory.allocations()
@@ -350,7 +350,7 @@ def _out_of_bounds(
     group: Group, access: Access, space: str, address: Array, bad: Array, lanes: Array | None
 ) -> None:
     first = int(address[np.flatnonzero(bad)[0]])
-    if space == "global":
+    if space in _IN_ARENA:
         where = group.wave.memory.describe(first, access.total)
     else:
         size = (

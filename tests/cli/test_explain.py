@@ -23,9 +23,7 @@ from ptxsim.resolve.resolver import CODES as ASSEMBLY_CODES
 from ptxsim.syntax._messages import CODES as SYNTAX_CODES
 
 #: Codes whose example does not show them yet; a code that does must be taken out.
-PENDING: set[str] = {
-    "PTX343", "PTX344",  # reported as oob-global: both spaces lie in the global arena
-}  # fmt: skip
+PENDING: set[str] = set()  # fmt: skip
 
 #: wgmma is not modelled, and nothing that is could show its rules.
 LATER: set[str] = {"PTX325"}

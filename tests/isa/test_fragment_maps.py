@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from tensor_core_kernels import Element, Options, multiply
 
 import ptxsim
-from ptxsim.diagnostics import Severity
 from tests.numerics.tensor_core_model import Instruction, parse
 
 RNG = np.random.default_rng(11)
@@ -494,13 +493,14 @@ class TestRows:
     def test_two_rows_at_one_address(self, line: str, height: int, head: str) -> None:
         offsets = places(np.arange(32), np.arange(32))
         offsets[30, 1] = offsets[5, 1]
-        body, buffers = FILL + CLEAR + line, (random_rows(), offsets)
-        findings = run(body, *buffers, declare=TILES, head=head).findings
-        assert {f.line for f in findings} == {line_number(body, line, 2)}
-        # the rows hold the same zeros, and are an error all the same
-        assert [(f.class_, f.lanes) for f in findings if f.severity is Severity.ERROR] == [
-            ("race-shared", (5, 30))
-        ]
+        values = "mov.b32 %f0, %t; mov.b32 %f1, %t;\n"
+        for body, class_ in (
+            (FILL + CLEAR + values + line, "race-shared"),
+            (FILL + CLEAR + line, "same-value-write"),  # the rows hold the same zeros
+        ):
+            findings = run(body, random_rows(), offsets, declare=TILES, head=head).findings
+            assert {f.line for f in findings} == {line_number(body, line, 2)}
+            assert [(f.class_, f.lanes, f.other_lanes) for f in findings] == [(class_, (5,), (30,))]
 
     @pytest.mark.parametrize(("line", "height", "head"), ROW_LINES)
     def test_generic_address_outside_shared(self, line: str, height: int, head: str) -> None:

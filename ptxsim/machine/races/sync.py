@@ -41,8 +41,9 @@ class Synchronisation:
         #: by lane and scope
         self._fenced: dict[int, dict[int, Clock]] = {}
         self._seen: dict[int, dict[Location, tuple[_Entry, ...]]] = {}
-        #: what the fence.sc so far cover in the order of this run, and what each lane had of it
-        self._sequence: Clock | None = None
+        #: what the fence.sc so far cover in the order of this run, by the CTA that they are in (for
+        #: those of a wider scope also by -1), and what each lane had of it
+        self._sequences: dict[int, Clock | None] = {}
         self._sequential: dict[int, Clock] = {}
         self.know: Knowledge | None = None
 
@@ -74,13 +75,25 @@ class Synchronisation:
                 for entries in self._seen.get(lane, {}).values():
                     self._take(lane, entries, scope)
         if order.sequential:
-            self._sequence = joined((self._sequence, know.clock_of_all(lanes)))
-            assert self._sequence is not None
-            self._sequential.update(dict.fromkeys(map(int, lanes), self._sequence))
+            self._in_order(lanes, scope)
         if order.release:
             for lane in map(int, lanes):
                 self._fenced.setdefault(lane, {})[scope] = know.clock(lane)
             know.tick(lanes)
+
+    def _in_order(self, lanes: Array, scope: int) -> None:
+        """The next fence.sc of these lanes: after those whose scopes include each other."""
+        know = self.know
+        assert know is not None
+        ctas = know.ctas[lanes // know.per]
+        for cta in map(int, np.unique(ctas)):
+            members = lanes[ctas == cta]
+            places = (cta, -1) if scope >= SCOPES.index("gpu") else (cta,)
+            known = [self._sequences.get(p) for p in places]
+            clock = joined((*known, know.clock_of_all(members)))
+            assert clock is not None
+            self._sequences.update(dict.fromkeys(places, clock))
+            self._sequential.update(dict.fromkeys(map(int, members), clock))
 
     def _take(self, lane: int, entries: tuple[_Entry, ...], scope: int) -> None:
         assert self.know is not None
