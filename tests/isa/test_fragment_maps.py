@@ -493,7 +493,7 @@ class TestRows:
     def test_two_rows_at_one_address(self, line: str, height: int, head: str) -> None:
         offsets = places(np.arange(32), np.arange(32))
         offsets[30, 1] = offsets[5, 1]
-        values = "mov.b32 %f0, %t; mov.b32 %f1, %t;\n"
+        values = "mad.lo.u32 %f0, %t, 0x01010101, 0x80808080; mov.b32 %f1, %f0;\n"
         for body, class_ in (
             (FILL + CLEAR + values + line, "race-shared"),
             (FILL + CLEAR + line, "same-value-write"),  # the rows hold the same zeros
