@@ -46,9 +46,9 @@ def _original(subject: Subject, schedule: str) -> Run:
     return run(subject, subject.text, schedule, history=schedule == "default")
 
 
-def _limit(subject: Subject) -> int:
-    """Instructions after which a loop does not end."""
-    return 5_000 + 5 * _original(subject, "default").instructions
+def _limit(subject: Subject, schedule: str) -> int:
+    """Instructions after which a loop does not end; a warp at a time issues more of them."""
+    return 5_000 + 5 * _original(subject, schedule).instructions
 
 
 def judge(subject: Subject, mutant: Mutant, tools: str = "all") -> Verdict:
@@ -58,9 +58,10 @@ def judge(subject: Subject, mutant: Mutant, tools: str = "all") -> Verdict:
 
 
 def _judge(subject: Subject, mutant: Mutant, tools: str) -> tuple[str, str]:
-    original, limit = _original(subject, "default"), _limit(subject)
+    original = _original(subject, "default")
     runs = {}
     for schedule in SCHEDULES:
+        limit = _limit(subject, schedule)
         found = runs[schedule] = run(subject, mutant.text, schedule, limit=limit, tools=tools)
         if found.errors and found.errors[0].class_ == "static-error":
             return "invalid", f"line {found.errors[0].line}"
@@ -72,6 +73,7 @@ def _judge(subject: Subject, mutant: Mutant, tools: str) -> tuple[str, str]:
     for schedule, found in runs.items():
         if found.results != _original(subject, schedule).results:
             return "result", schedule
+    limit = _limit(subject, "default")
     seen = run(subject, mutant.text, limit=limit, history=True, tools=tools)
     if seen.unordered:
         warned = [f for f in seen.others if f.race]
@@ -82,7 +84,7 @@ def _judge(subject: Subject, mutant: Mutant, tools: str) -> tuple[str, str]:
 
 def false_alarms(subject: Subject, mutant: Mutant, schedule: str) -> list[Found]:
     """Races that are reported but are pairs in order, or no pairs at all."""
-    seen = run(subject, mutant.text, schedule, limit=_limit(subject), history=True)
+    seen = run(subject, mutant.text, schedule, limit=_limit(subject, schedule), history=True)
     pairs = {pair[1:] for pair in seen.unordered} | {pair[:0:-1] for pair in seen.unordered}
     return [f for f in (*seen.errors, *seen.others) if f.race and f[1:] not in pairs]
 

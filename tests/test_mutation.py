@@ -27,11 +27,6 @@ ALLOWED = {
         "the flag is written before the fence.sc: this run orders the two fence.sc, another may"
         " not, and such a race is a warning"
     ),
-    ("206-mp-volatile-membar-ok", "narrower-scope", 36): (
-        "a defect: fence.sc of two CTAs are ordered although one has cta scope only, so that they"
-        " are not morally strong; a warning where an error is due"
-    ),
-    ("206-mp-volatile-membar-ok", "narrower-scope", 44): "the same defect",
 }
 
 #: What may be left out, moved changes apart, and why it has no effect: the history found as much.
