@@ -88,8 +88,9 @@ block: "{" statement* "}"
     | "barrier" [NAME] ";" -> barrier
     | "return" ";" -> return_
     | block
-fragment: NAME SHAPE NAME [NAME]
-config: SHAPE NAME "*" NAME "+" NAME "->" NAME [SATURATING] [MODIFIER] [NAME]
+fragment: NAME SHAPE NAME [scope]
+config: SHAPE NAME "*" NAME "+" NAME "->" NAME [SATURATING] [MODIFIER] [scope]
+scope: NAME | QUEUE_FAMILY
 ?expr: or_
 ?or_: and_ | or_ "||" and_ -> or_op
 ?and_: compare | and_ "&&" compare -> and_op
@@ -103,6 +104,7 @@ config: SHAPE NAME "*" NAME "+" NAME "->" NAME [SATURATING] [MODIFIER] [NAME]
     | NAME -> name | NAME "[" expr "]" -> element | "length" "(" NAME ")" -> length
     | NAME "(" expr ")" -> cast | "(" expr ")"
 MUT: "mut"
+QUEUE_FAMILY.3: "queue-family"
 SATURATING: "saturating"
 MODIFIER.3: /\b(xor|and|rn|rz|rm|rp)\b/
 BOOL.3: /\b(true|false)\b/
@@ -117,7 +119,7 @@ PLUS: "+"
 PRODUCT: "*" | "/" | "%"
 UNARY: "!" | "~"
 MINUS: "-"
-NAME: /(?!(true|false)\b)[A-Za-z_][A-Za-z0-9_\-]*(?<!-)/
+NAME: /(?!(true|false)\b)[A-Za-z_][A-Za-z0-9_]*/
 COMMENT: /#[^\n]*/
 %import common.WS
 %ignore WS
@@ -146,7 +148,7 @@ class TextError(ValueError):
     """A text that is no kernel; ``line`` and ``column`` count from 1."""
 
     def __init__(self, message: str, line: int = 1, column: int = 1) -> None:
-        self.line, self.column = line, column
+        self.message, self.line, self.column = message, line, column
         super().__init__(f"line {line}, column {column}: {message}")
 
 
@@ -285,19 +287,22 @@ class _Builder(Transformer[Token, Any]):
     def return_(self, c: list[Any]) -> Return:
         return Return()
 
+    def scope(self, c: list[Any]) -> str:
+        return _word(c[0], SCOPES, "scope")
+
     def fragment(self, c: list[Any]) -> Fragment:
         use, shape, component, scope = c
         return Fragment(
             _word(use, USES, "use"), _shape(shape), _word(component, COMPONENTS, "component"),
-            "subgroup" if scope is None else _word(scope, SCOPES, "scope"),
+            scope or "subgroup",
         )  # fmt: skip
 
     def config(self, c: list[Any]) -> Config:
         shape, *types, saturating, modifier, scope = c
         a, b, added, result = (_word(t, COMPONENTS, "component") for t in types)
-        held = "subgroup" if scope is None else _word(scope, SCOPES, "scope")
         return Config(
-            _shape(shape), a, b, added, result, saturating is not None, held,
+            _shape(shape), a, b, added, result, saturating is not None,
+            scope or "subgroup",
             "" if modifier is None else str(modifier),
         )  # fmt: skip
 
@@ -310,8 +315,13 @@ class _Builder(Transformer[Token, Any]):
     def and_op(self, c: list[Any]) -> Binary:
         return Binary("and", c[0], c[1])
 
-    def unary(self, c: list[Any]) -> Unary:
-        return Unary(_PREFIX[str(c[0])], c[1])
+    def unary(self, c: list[Any]) -> Unary | Const:
+        op, operand = _PREFIX[str(c[0])], c[1]
+        # the least number, whose absolute value is no number of the type
+        if op == "neg" and isinstance(operand, Const):
+            if operand.value == {"int32": 1 << 31, "int64": 1 << 63}.get(operand.type):
+                return Const(-operand.value, operand.type)
+        return Unary(op, operand)
 
     def integer(self, c: list[Any]) -> Const:
         return Const(int(c[0]))

@@ -35,6 +35,10 @@ class Via(Protocol):
     """One set of instructions, writing into one kernel."""
 
     name: ClassVar[str]
+    #: whether lines without gaps are allowed even where they are shorter than the alignment
+    packs: ClassVar[bool]
+    #: whether A and B may differ in sign
+    mixes: ClassVar[bool]
 
     @classmethod
     def decline(cls, config: Config, target: int, version: tuple[int, int]) -> str:
