@@ -1,4 +1,4 @@
-"""Kernels of cooperative matrices from text: lower, launch, take traps out, compare with the oracle.
+"""Kernels of cooperative matrices from text: lower, launch, without traps, against the oracle.
 
 Buffers of a launch lie at fixed addresses, the first at :data:`ARENA`.  :class:`At` passes a
 pointer into a buffer of an earlier parameter, at any distance from an aligned address.
@@ -24,12 +24,20 @@ from lowering.coopmat.refusals import Refusal, Refused
 from lowering.coopmat.text import parse
 
 __all__ = [
+    "ALL",
     "ARENA",
+    "LOAD",
+    "MANY",
+    "PRODUCT",
+    "STORE",
     "At",
     "agree",
     "launch",
     "lower",
+    "product_arguments",
+    "product_with",
     "refusals",
+    "stored",
     "trap_lines",
     "traps",
     "without_traps",
@@ -145,3 +153,50 @@ def agree(
         else:
             np.testing.assert_array_equal(found[name], value, err_msg=name)
     return {name: found[name] for name in expected}
+
+
+# --- one product ----------------------------------------------------------------------------------
+
+ALL = tuple(range(32))
+#: Elements of the arrays here: far more than any tile.
+MANY = 4096
+
+#: ``back`` is the memory that pointers of :class:`At` lead into.
+PRODUCT = """kernel k(back: uint8[], a: float16[], b: float16[], c: float32[], flags: int32[],
+         at: int32, n: int32, far: int64) block(32, 1, 1) {
+  shared tile: float16[512];
+  shared open: float16[];
+  fragment x: a 16x16x16 f16;
+  fragment y: b 16x16x16 f16;
+  fragment z: accumulator 16x16x16 f32;
+  load x (a 16x16x16 f16) from a[0] stride 16 row;
+  load y (b 16x16x16 f16) from b[0] stride 16 col;
+  z = muladd x, y, z (16x16x16 f16*f16+f32->f32);
+  store z (accumulator 16x16x16 f32) to c[0] stride 16 row;
+}
+"""
+LOAD = "load x (a 16x16x16 f16) from a[0] stride 16 row;"
+STORE = "store z (accumulator 16x16x16 f32) to c[0] stride 16 row;"
+
+
+def product_with(load: str = LOAD, store: str = STORE) -> str:
+    """The product with other statements in place of its first load and its store."""
+    return PRODUCT.replace(LOAD, load).replace(STORE, store)
+
+
+def product_arguments(**changed: Any) -> dict[str, Any]:
+    """Arguments of a launch that stores 16 everywhere in the tile of ``c``."""
+    half = np.ones(MANY, np.float16)
+    back = half.view(np.uint8).copy()
+    return {
+        "back": back, "a": half.copy(), "b": half.copy(), "c": np.full(MANY, -1, np.float32),
+        "flags": np.zeros(MANY, np.int32), "at": 0, "n": 16, "far": 0, **changed,
+    }  # fmt: skip
+
+
+def stored(arguments: dict[str, Any]) -> bool:
+    """Whether a launch has changed ``c``, or what it points to."""
+    c, back = arguments["c"], arguments["back"]
+    if isinstance(c, At):
+        return bool((back != np.ones(MANY, np.float16).view(np.uint8)).any())
+    return bool((c != -1).any())

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -372,7 +373,7 @@ def test_a_product_in_each_layout_and_the_wrong_one() -> None:
     rng = np.random.default_rng(13)
     config = Config(CUBE, "s8", "s8", "s32", "s32")
     results = []
-    arguments = {
+    arguments: dict[str, Any] = {
         "global_a": rng.integers(-128, 128, 1024).astype(np.int8),
         "global_b": rng.integers(-128, 128, 1024).astype(np.int8),
         "global_c": rng.integers(-1000, 1000, 1024).astype(np.int32),

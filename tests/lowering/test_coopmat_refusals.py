@@ -1,4 +1,4 @@
-"""Refusals of cooperative matrices: each code with its thing and reason, and its nearest legal twin.
+"""Refusals of cooperative matrices: each code with thing and reason, and its nearest legal twin.
 
 A case is one edit of a legal kernel: the kernel before it is lowered, after it is refused.
 """
@@ -17,14 +17,14 @@ from coopmat_kernels import lower, refusals
 
 import lowering.coopmat.api
 from lowering.coopmat.check import accessed_buffers, check_kernel, operand_layouts, sm_number
-from lowering.coopmat.ir import Const, Kernel, Param, Var
+from lowering.coopmat.ir import Const, FragmentLoad, Kernel, Param, Var
 from lowering.coopmat.refusals import REFUSALS, Refused
 from lowering.coopmat.text import parse
 from lowering.coopmat.wmma import Wmma
 
 #: f16 into f32; the line of a statement is that of this text.
-HALF = """kernel k(a: float16[] align 32, b: float16[], c: float32[], w: int32[], q: uint8[], n: int32)
-    block(32, 1, 1) {
+HALF = """kernel k(a: float16[] align 32, b: float16[], c: float32[], w: int32[], q: uint8[],
+    n: int32) block(32, 1, 1) {
   shared tile: float16[256];
   local own: int32[4];
   constant table: int32[] = {1, 2};
@@ -763,9 +763,9 @@ def test_every_code_has_a_case() -> None:
 def test_constants_of_no_type() -> None:
     """A kernel made of IR can hold what no text spells."""
     kernel: Kernel = parse(HALF)
-    first = kernel.body.statements[4]
+    before, first = kernel.body.statements[:4], kernel.body.statements[4]
+    assert isinstance(first, FragmentLoad)
+    after = kernel.body.statements[5:]
     for index in (Const(True), Const(1.5), Const(0, "nope"), Var("é")):
-        body = replace(kernel.body, statements=(
-            *kernel.body.statements[:4], replace(first, index=index),  # type: ignore[call-arg]
-            *kernel.body.statements[5:]))  # fmt: skip
+        body = replace(kernel.body, statements=(*before, replace(first, index=index), *after))
         assert [r.code for r in refusals(replace(kernel, body=body))] == ["R28"]

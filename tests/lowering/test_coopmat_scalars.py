@@ -90,7 +90,7 @@ def test_division_of_the_least_number(bits: int) -> None:
 def test_unary_integers(bits: int) -> None:
     t = f"int{bits}"
     _threads(
-        f"x: {t}[], out: {t}[]", f"out[i] = -x[i]; out[i + 64] = ~x[i]; out[i + 128] = - - ~-x[i];",
+        f"x: {t}[], out: {t}[]", "out[i] = -x[i]; out[i + 64] = ~x[i]; out[i + 128] = - - ~-x[i];",
         {"x": _integers(bits, 9), "out": np.zeros(192, t)},
     )  # fmt: skip
 
@@ -100,7 +100,7 @@ def test_floats(type_: str) -> None:
     """One rounding for each operation, no contraction; comparisons with NaN are false but !=."""
     x = _floats(type_, 1)
     body = "".join(f"out[i + {64 * n}] = x[i] {op} y[i];" for n, op in enumerate("+-*/"))
-    body += f"out[i + 256] = x[i] * y[i] + x[i]; out[i + 320] = -x[i];"
+    body += "out[i + 256] = x[i] * y[i] + x[i]; out[i + 320] = -x[i];"
     body += "".join(
         f"flag[i + {64 * n}] = int32(x[i] {op} y[i]);" for n, op in enumerate(_COMPARISONS)
     )
@@ -150,7 +150,8 @@ def test_casts(have: str, want: str) -> None:
 def test_constants() -> None:
     body = """i32[0] = 2147483647; i32[1] = -2147483647 - 1; i64[0] = 9223372036854775807i64;
       i64[1] = -9223372036854775807i64 - 1i64; f32[0] = 0.1; f32[1] = 1e38f32; f32[2] = 1e39f32;
-      f32[3] = 1e-46f32; f64[0] = 0.1f64; f64[1] = 1e308f64; f32[4] = 0.1 + 0.2; f32[5] = 16777217.0;
+      f32[3] = 1e-46f32; f64[0] = 0.1f64; f64[1] = 1e308f64; f32[4] = 0.1 + 0.2;
+      f32[5] = 16777217.0;
       i32[2] = 7 / 2 - 7 % 4 * (1 << 30) >> 2; i32[3] = int32(3.99) + int32(-3.99f64);"""
     arguments = {"i32": np.zeros(4, np.int32), "i64": np.zeros(2, np.int64),
                  "f32": np.zeros(6, np.float32), "f64": np.zeros(2)}  # fmt: skip
@@ -177,7 +178,9 @@ def test_casts_of_constants(have: str, want: str) -> None:
 
 
 def test_the_least_numbers_can_be_written() -> None:
-    text = "kernel k(x: int32[], y: int64[]) { x[0] = -2147483648; y[0] = -9223372036854775808i64; }"
+    text = (
+        "kernel k(x: int32[], y: int64[]) { x[0] = -2147483648; y[0] = -9223372036854775808i64; }"
+    )
     found = agree(text, {"x": np.zeros(1, np.int32), "y": np.zeros(1, np.int64)}, block=(1, 1, 1))
     assert (found["x"][0], found["y"][0]) == (-(2**31), -(2**63))
 
@@ -215,7 +218,9 @@ def _one(body: str, **scalars: Any) -> list[int]:
 )  # fmt: skip
 def test_for(low: int, high: int, expected: list[int]) -> None:
     """Both bounds are included; the greatest number is no endless loop (sums wrap)."""
-    body = "let mut s: int32 = 0; for i = low to high { s = s + i; out[0] = out[0] + 1; } out[1] = s;"
+    body = (
+        "let mut s: int32 = 0; for i = low to high { s = s + i; out[0] = out[0] + 1; } out[1] = s;"
+    )
     assert _one(body, low=low, high=high)[:2] == expected
 
 
@@ -388,7 +393,9 @@ class _Random:
     def number(self, depth: int = 0) -> str:
         pick = self.rng.randrange(9 if depth < 3 else 3)
         if pick == 0:
-            return str(self.rng.choice([0, 1, 2, 3, 7, 31, 255, 2**31 - 1, self.rng.randrange(2**31)]))
+            return str(
+                self.rng.choice([0, 1, 2, 3, 7, 31, 255, 2**31 - 1, self.rng.randrange(2**31)])
+            )
         if pick < 3:
             return self.rng.choice(self.names)
         if pick == 3:
@@ -453,7 +460,9 @@ class _Random:
             self.names.pop()
             return (f"{{ let mut {name}: int32 = 0; while {name} < 3 && ({test}) "
                     f"{{ {name} = {name} + 1; {body} }} }}")  # fmt: skip
-        return f"if {self.truth()} {{ return; }}" if self.rng.random() < 0.2 else self.block(depth + 1)
+        return (
+            f"if {self.truth()} {{ return; }}" if self.rng.random() < 0.2 else self.block(depth + 1)
+        )
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,18 @@ from typing import Any
 import numpy as np
 import pytest
 from coopmat_kernels import (
+    ALL,
+    LOAD,
+    MANY,
+    PRODUCT,
+    STORE,
     At,
     agree,
     launch,
     lower,
-    refusals,
+    product_arguments,
+    product_with,
+    stored,
     trap_lines,
     traps,
     without_traps,
@@ -23,54 +30,12 @@ from coopmat_kernels import (
 
 from lowering.coopmat.api import Lowered
 
-ALL = tuple(range(32))
-#: Elements of the arrays here: far more than any tile.
-MANY = 4096
-
-#: ``back`` is the memory that pointers of :class:`At` lead into.
-PRODUCT = """kernel k(back: uint8[], a: float16[], b: float16[], c: float32[], flags: int32[],
-         at: int32, n: int32, far: int64) block(32, 1, 1) {
-  shared tile: float16[512];
-  shared open: float16[];
-  fragment x: a 16x16x16 f16;
-  fragment y: b 16x16x16 f16;
-  fragment z: accumulator 16x16x16 f32;
-  load x (a 16x16x16 f16) from a[0] stride 16 row;
-  load y (b 16x16x16 f16) from b[0] stride 16 col;
-  z = muladd x, y, z (16x16x16 f16*f16+f32->f32);
-  store z (accumulator 16x16x16 f32) to c[0] stride 16 row;
-}
-"""
-LOAD = "load x (a 16x16x16 f16) from a[0] stride 16 row;"
-STORE = "store z (accumulator 16x16x16 f32) to c[0] stride 16 row;"
-
-
-def _with(load: str = LOAD, store: str = STORE) -> str:
-    return PRODUCT.replace(LOAD, load).replace(STORE, store)
-
-
-def _arguments(**changed: Any) -> dict[str, Any]:
-    """Arguments of a launch that stores 16 everywhere in the tile of ``c``."""
-    half = np.ones(MANY, np.float16)
-    back = half.view(np.uint8).copy()
-    return {
-        "back": back, "a": half.copy(), "b": half.copy(), "c": np.full(MANY, -1, np.float32),
-        "flags": np.zeros(MANY, np.int32), "at": 0, "n": 16, "far": 0, **changed,
-    }  # fmt: skip
-
-
-def _stored(arguments: dict[str, Any]) -> bool:
-    c, back = arguments["c"], arguments["back"]
-    if isinstance(c, At):
-        return bool((back != np.ones(MANY, np.float16).view(np.uint8)).any())
-    return bool((c != -1).any())
-
 
 def _clean(lowered: Lowered, *, block: int = 32, **changed: Any) -> None:
-    arguments = _arguments(**changed)
+    arguments = product_arguments(**changed)
     report = launch(lowered, arguments, block=block, smem=1024)
     assert report.clean, report.findings
-    assert _stored(arguments)
+    assert stored(arguments)
 
 
 def _trapped(
@@ -78,14 +43,14 @@ def _trapped(
 ) -> tuple[int, ...]:
     """The lanes that trap; the launch stores nothing, and ``otherwise`` is the class of finding of
     the same launch without traps."""
-    arguments = _arguments(**changed)
+    arguments = product_arguments(**changed)
     found, lanes = traps(
         launch(lowered, arguments, block=block, smem=1024), lowered.text()
     )  # fmt: skip
     assert found == check
-    assert not _stored(arguments)
+    assert not stored(arguments)
     ptx = without_traps(lowered.text())
-    report = launch(lowered, _arguments(**changed), block=block, smem=1024, ptx=ptx)
+    report = launch(lowered, product_arguments(**changed), block=block, smem=1024, ptx=ptx)
     classes = {f.class_ for f in report.findings}
     assert classes == ({otherwise} if otherwise else set()), report.findings
     return lanes
@@ -98,7 +63,7 @@ def _trapped(
 @pytest.mark.parametrize("name", ["a", "b", "c"])
 def test_misaligned_bases(name: str, via: str) -> None:
     """The base at each distance from a multiple of 32 bytes."""
-    lowered = lower(_with(), via=via)
+    lowered = lower(product_with(), via=via)
     check = f"'{name}' is a multiple of 32 bytes"
     for offset in range(1, 32):
         # a misaligned store is one finding, and floats at odd addresses are another
@@ -107,7 +72,7 @@ def test_misaligned_bases(name: str, via: str) -> None:
         )  # fmt: skip
         assert lanes == ALL
     for offset in (0, 32, 64, 4096):
-        arguments = _arguments(**_misplaced(name, offset))
+        arguments = product_arguments(**_misplaced(name, offset))
         assert launch(lowered, arguments).clean
 
 
@@ -125,25 +90,25 @@ def test_misaligned_bases_of_bytes() -> None:
     ptx, cuda = lower(text), lower(text, rule="cuda")
     for offset in range(33):
         for lowered, align in ((ptx, 8), (cuda, 32)):
-            arguments = _arguments(
+            arguments = product_arguments(
                 a=At(offset, 256), b=np.ones(MANY, np.int8), c=np.full(MANY, -1, np.int32)
             )
             report = launch(lowered, arguments, smem=1024)
             if offset % align:
                 check = {8: "'a' is a multiple of 8 bytes", 32: "'a' is a multiple of 32 bytes"}
                 assert traps(report, lowered.text()) == (check[align], ALL)
-                assert not _stored(arguments)
+                assert not stored(arguments)
             else:
                 assert report.clean
-                assert _stored(arguments)
+                assert stored(arguments)
 
 
 def test_a_base_and_a_constant_index() -> None:
     """One element behind the start is legal if the start lies two bytes before a multiple."""
-    lowered = lower(_with("load x (a 16x16x16 f16) from a[1] stride 16 row;"))
+    lowered = lower(product_with("load x (a 16x16x16 f16) from a[1] stride 16 row;"))
     assert "'a' + 2 is a multiple of 32 bytes" in [p.check for p in lowered.planted]
     for offset in range(0, 64, 2):
-        arguments = _arguments(a=At(offset, 300))
+        arguments = product_arguments(a=At(offset, 300))
         report = launch(lowered, arguments)
         if offset % 32 == 30:
             assert report.clean
@@ -156,7 +121,7 @@ def test_a_base_and_a_constant_index() -> None:
 
 def test_an_index_one_element_off() -> None:
     """N33."""
-    lowered = lower(_with("load x (a 16x16x16 f16) from a[at] stride 16 row;"))
+    lowered = lower(product_with("load x (a 16x16x16 f16) from a[at] stride 16 row;"))
     for at in (1, 15, 17, 33):
         lanes = _trapped(
             lowered, "a[at] is at a multiple of 32 bytes", "wmma-precondition", at=at
@@ -168,13 +133,13 @@ def test_an_index_one_element_off() -> None:
 
 def test_strides() -> None:
     """N33; under the rule of the PTX ISA each line starts at a multiple of 32 bytes."""
-    lowered = lower(_with("load x (a 16x16x16 f16) from a[0] stride n row;"))
+    lowered = lower(product_with("load x (a 16x16x16 f16) from a[0] stride n row;"))
     multiple, long = "stride n is a multiple of 16 elements", "stride n is at least 16"
     for n in (1, 8, 12, 15, 17, 20, 24, 40):
         _trapped(lowered, multiple, "wmma-precondition", n=n)
     _trapped(lowered, long, "wmma-precondition", n=0)
     _trapped(lowered, multiple, "wmma-precondition", n=2**31 - 1)
-    arguments = _arguments(n=-16)
+    arguments = product_arguments(n=-16)
     assert traps(launch(lowered, arguments), lowered.text()) == (long, ALL)
     for n in (16, 32, 64):
         _clean(lowered, n=n)
@@ -182,18 +147,18 @@ def test_strides() -> None:
 
 def test_strides_of_the_seed() -> None:
     """N33b: 48 bytes pass the seed's rule, break that of the PTX ISA, and pass wmma_rule='cuda'."""
-    text = _with("load x (a 16x16x16 f16) from a[0] stride n row;")
+    text = product_with("load x (a 16x16x16 f16) from a[0] stride n row;")
     seed = lower(text, rule="cuda")
-    found = launch(seed, _arguments(n=24)).findings
+    found = launch(seed, product_arguments(n=24)).findings
     assert [f.class_ for f in found] == ["wmma-precondition"]
-    arguments = _arguments(n=24)
+    arguments = product_arguments(n=24)
     assert launch(seed, arguments, wmma_rule="cuda").clean
-    assert _stored(arguments)
+    assert stored(arguments)
     for n in (12, 20, 4, 1):  # 24, 40, 8 and 2 bytes
-        arguments = _arguments(n=n)
+        arguments = product_arguments(n=n)
         check = "stride n is a multiple of 8 elements"
         assert traps(launch(seed, arguments, wmma_rule="cuda"), seed.text()) == (check, ALL)
-        assert not _stored(arguments)
+        assert not stored(arguments)
 
 
 def test_bytes_in_both_rules() -> None:
@@ -227,7 +192,7 @@ def test_the_rule_of_the_seed_is_two_checks_for_each_access() -> None:
     """The element at a multiple of 32 bytes, the stride at a multiple of 16 bytes; also faithful.
 
     Beyond them a negative index traps."""
-    text = _with(
+    text = product_with(
         "load x (a 16x16x16 f16) from a[at] stride n row;",
         "store z (accumulator 16x16x16 f32) to c[at] stride n row;",
     )
@@ -245,21 +210,21 @@ def test_the_rule_of_the_seed_is_two_checks_for_each_access() -> None:
 
 def test_negative_indices() -> None:
     """Never taken for large ones."""
-    plain = lower(_with("load x (a 16x16x16 f16) from a[at] stride 16 row;"))
+    plain = lower(product_with("load x (a 16x16x16 f16) from a[at] stride 16 row;"))
     for at in (-16, -1, -(2**31)):
-        arguments = _arguments(at=at)
+        arguments = product_arguments(at=at)
         found, lanes = traps(launch(plain, arguments, smem=1024), plain.text())
         assert found in ("index at is not negative", "a[at] is at a multiple of 32 bytes")
         assert lanes == ALL
-        assert not _stored(arguments)
+        assert not stored(arguments)
     _trapped(plain, "index at is not negative", "oob-global", at=-16 * 1000)
-    wide = lower(_with("load x (a 16x16x16 f16) from a[far] stride 16 row;"))
+    wide = lower(product_with("load x (a 16x16x16 f16) from a[far] stride 16 row;"))
     for far in (-16 * 1000, -(2**62)):
         _trapped(wide, "index far is not negative", "oob-global", far=far)
-    shared = lower(_with("load x (a 16x16x16 f16) from tile[at] stride 16 row;"))
+    shared = lower(product_with("load x (a 16x16x16 f16) from tile[at] stride 16 row;"))
     _trapped(shared, "index at is not negative", "oob-shared", at=-512)
     # the product wraps in 32 bits to a negative number, or to a legal one
-    scaled = lower(_with("load x (a 16x16x16 f16) from a[at * 16] stride 16 row;"))
+    scaled = lower(product_with("load x (a 16x16x16 f16) from a[at * 16] stride 16 row;"))
     _trapped(scaled, "index at * 16 is not negative", "oob-global", at=0x0800_0000)
     _clean(scaled, at=0x1000_0000)
     _clean(scaled, at=0x1000_0001)
@@ -267,17 +232,17 @@ def test_negative_indices() -> None:
 
 def test_bounds() -> None:
     """A tile ends at index + 15 * stride + 16."""
-    lowered = lower(_with("load x (a 16x16x16 f16) from a[at] stride n row;"))
+    lowered = lower(product_with("load x (a 16x16x16 f16) from a[at] stride n row;"))
     check = "16 x 16 elements from at, stride n, lie in 'a'"
     for at, n, length in ((0, 16, 256), (16, 16, 272), (0, 32, 496), (32, 48, 32 + 15 * 48 + 16)):
         _clean(lowered, at=at, n=n, a=At(0, length))
         _trapped(lowered, check, None, at=at, n=n, a=At(0, length - 1))
     _trapped(lowered, check, "oob-global", at=2**31 - 16, n=16)
     _trapped(lowered, check, "oob-global", at=0, n=2**31 - 16)
-    arguments = _arguments(at=2**31 - 16, n=2**31 - 16)
+    arguments = product_arguments(at=2**31 - 16, n=2**31 - 16)
     assert traps(launch(lowered, arguments), lowered.text()) == (check, ALL)
-    wide = lower(_with("load x (a 16x16x16 f16) from a[far] stride n row;"))
-    arguments = _arguments(far=2**40)
+    wide = lower(product_with("load x (a 16x16x16 f16) from a[far] stride n row;"))
+    arguments = product_arguments(far=2**40)
     found = traps(launch(wide, arguments), wide.text())
     assert found == ("16 x 16 elements from far, stride n, lie in 'a'", ALL)
     _clean(wide, far=MANY - 256)
@@ -306,15 +271,15 @@ def test_bounds_of_columns_and_rectangles() -> None:
 
 
 def test_bounds_of_shared_arrays() -> None:
-    tile = lower(_with(STORE + "load x (a 16x16x16 f16) from tile[at] stride 16 row;"))
+    tile = lower(product_with(STORE + "load x (a 16x16x16 f16) from tile[at] stride 16 row;"))
     check = "16 x 16 elements from at, stride 16, lie in 'tile'"
-    arguments = _arguments(at=272)
+    arguments = product_arguments(at=272)
     assert traps(launch(tile, arguments, smem=0), tile.text()) == (check, ALL)
     # the extent of the dynamic array is known to the launch only
-    dynamic = lower(_with("load x (a 16x16x16 f16) from open[at] stride 16 row;"))
+    dynamic = lower(product_with("load x (a 16x16x16 f16) from open[at] stride 16 row;"))
     check = "16 x 16 elements from at, stride 16, lie in 'open'"
     for at, octets, clean in ((0, 512, True), (0, 510, False), (16, 512, False), (16, 544, True)):
-        report = launch(dynamic, _arguments(at=at), smem=octets)
+        report = launch(dynamic, product_arguments(at=at), smem=octets)
         if clean:
             assert report.clean
         else:
@@ -322,7 +287,7 @@ def test_bounds_of_shared_arrays() -> None:
 
 
 def test_bounds_are_an_option() -> None:
-    text = _with("load x (a 16x16x16 f16) from a[at] stride n row;")
+    text = product_with("load x (a 16x16x16 f16) from a[at] stride n row;")
 
     def planted(**options: Any) -> int:
         return sum("lie in" in p.check for p in lower(text, **options).planted)
@@ -397,25 +362,25 @@ def test_lines_shorter_than_the_alignment() -> None:
 @pytest.mark.parametrize("block", [33, 48, 16, 1, (8, 3, 1), (5, 5, 2)])
 def test_partial_warps(block: int | tuple[int, ...]) -> None:
     """The block is not known to the lowering; the test stands at the entry."""
-    lowered = lower(_with().replace("block(32, 1, 1)", ""))
-    arguments = _arguments()
+    lowered = lower(product_with().replace("block(32, 1, 1)", ""))
+    arguments = product_arguments()
     check, lanes = traps(launch(lowered, arguments, block=block, smem=1024), lowered.text())
     assert check == "the block is a multiple of 32 threads"
     threads = int(np.prod(block))
     assert lanes == ALL[: min(threads, 32)]
-    assert not _stored(arguments)
-    for ptx in (without_traps(lowered.text()), lower(_with().replace("block(32, 1, 1)", ""),
+    assert not stored(arguments)
+    for ptx in (without_traps(lowered.text()), lower(product_with().replace("block(32, 1, 1)", ""),
                                                      rule="cuda").text()):  # fmt: skip
-        report = launch(lowered, _arguments(), block=block, smem=1024, ptx=ptx)
+        report = launch(lowered, product_arguments(), block=block, smem=1024, ptx=ptx)
         assert "collective-divergence" in {f.class_ for f in report.findings}
 
 
 @pytest.mark.parametrize("block", [32, (8, 4, 1), (2, 4, 4)])
 def test_whole_warps(block: int | tuple[int, ...]) -> None:
-    lowered = lower(_with().replace("block(32, 1, 1)", ""))
-    arguments = _arguments()
+    lowered = lower(product_with().replace("block(32, 1, 1)", ""))
+    arguments = product_arguments()
     assert launch(lowered, arguments, block=block, smem=1024).clean
-    assert _stored(arguments)
+    assert stored(arguments)
 
 
 # --- divergence -----------------------------------------------------------------------------------
@@ -447,38 +412,38 @@ BRANCHES = [
 @pytest.mark.parametrize("branch", BRANCHES, ids=lambda b: b[0][:50])
 def test_divergent_warps(branch: tuple[str, str]) -> None:
     body, check = branch
-    text = _with(store=body.replace("STORE", STORE).replace("LOAD", LOAD))
+    text = product_with(store=body.replace("STORE", STORE).replace("LOAD", LOAD))
     lowered = lower(text)
     for value in (0, 1):
         _launched_together(lowered, value)
     for odd in (0, 7, 31):
         flags = np.zeros(MANY, np.int32)
         flags[odd] = 1
-        arguments = _arguments(flags=flags)
+        arguments = product_arguments(flags=flags)
         found, lanes = traps(launch(lowered, arguments, smem=1024), lowered.text())
         assert found == check
         # every lane that disagrees with lane 0 traps where values are compared; all where ways are
         expected = ALL if check == WAYS else tuple(n for n in ALL if flags[n] != flags[0])
         assert lanes == expected
-        assert not _stored(arguments) or "{ STORE if" in body
+        assert not stored(arguments) or "{ STORE if" in body
         ptx = without_traps(lowered.text())
-        report = launch(lowered, _arguments(flags=flags), smem=1024, ptx=ptx)
+        report = launch(lowered, product_arguments(flags=flags), smem=1024, ptx=ptx)
         assert "collective-divergence" in {f.class_ for f in report.findings}
 
 
 def _launched_together(lowered: Lowered, value: int) -> None:
-    arguments = _arguments(flags=np.full(MANY, value, np.int32))
+    arguments = product_arguments(flags=np.full(MANY, value, np.int32))
     report = launch(lowered, arguments, smem=1024)
     assert report.clean, report.findings
 
 
 def test_the_seed_does_not_look_at_divergence() -> None:
-    text = _with(store="if flags[thread_idx_x] != 0 { " + STORE + " }")
+    text = product_with(store="if flags[thread_idx_x] != 0 { " + STORE + " }")
     seed = lower(text, rule="cuda")
     assert WAYS not in [p.check for p in seed.planted]
     flags = np.zeros(MANY, np.int32)
     flags[3] = 1
-    found = launch(seed, _arguments(flags=flags), smem=1024).findings
+    found = launch(seed, product_arguments(flags=flags), smem=1024).findings
     assert [f.class_ for f in found] == ["collective-divergence"]
 
 
@@ -493,19 +458,19 @@ def test_the_seed_does_not_look_at_divergence() -> None:
     ],
 )  # fmt: skip
 def test_lanes_that_name_different_tiles(access: str, check: str) -> None:
-    lowered = lower(_with(f"load x (a 16x16x16 f16) from {access} row;"))
+    lowered = lower(product_with(f"load x (a 16x16x16 f16) from {access} row;"))
     _launched_together(lowered, 0)
     # lanes that differ from lane 0 trap; where lane 0 is the odd one, it can meet a trap of its own
     # (of an index that is too far) before the others are scheduled
     for odd in (9, 31) if "<<" in access else (0, 9, 31):
         flags = np.zeros(MANY, np.int32)
         flags[odd] = 1
-        arguments = _arguments(flags=flags)
+        arguments = product_arguments(flags=flags)
         found, lanes = traps(launch(lowered, arguments, smem=1024), lowered.text())
         assert found.startswith(check)
         assert lanes == tuple(n for n in ALL if flags[n] != flags[0])
-        assert not _stored(arguments)
-        report = launch(lowered, _arguments(flags=flags), smem=1024,
+        assert not stored(arguments)
+        report = launch(lowered, product_arguments(flags=flags), smem=1024,
                         ptx=without_traps(lowered.text()))  # fmt: skip
         assert "wmma-precondition" in {f.class_ for f in report.findings}
 
@@ -536,40 +501,42 @@ def _planted(text: str, **options: Any) -> list[str]:
 
 def test_a_check_is_made_once() -> None:
     again = "load x (a 16x16x16 f16) from a[at] stride n row;"
-    once, twice = (_planted(_with(again * k)) for k in (1, 2))
+    once, twice = (_planted(product_with(again * k)) for k in (1, 2))
     assert once == twice
     assert len(once) == len(set(once))
-    text = lower(_with(again * 2)).text()
+    text = lower(product_with(again * 2)).text()
     assert len(trap_lines(text)) == len(once)
     # the same in a branch, and behind it
     branch = f"if n < 99 {{ {again} }}"
-    assert _planted(_with(again + branch)) == once
-    assert _planted(_with(again + f"for i = 0 to n {{ {again} }}")) == once
+    assert _planted(product_with(again + branch)) == once
+    assert _planted(product_with(again + f"for i = 0 to n {{ {again} }}")) == once
 
 
 def test_a_check_is_made_again_for_new_values() -> None:
     again = "load x (a 16x16x16 f16) from a[v] stride n row;"
     body = f"let mut v: int32 = at; {again} v = v * 2; {again}"
     address = "a[v] is at a multiple of 32 bytes"
-    lowered = lower(_with(body))
+    lowered = lower(product_with(body))
     assert [p.check for p in lowered.planted].count(address) == 2
     _clean(lowered, at=16)
     _trapped(lowered, address, "wmma-precondition", at=8)
     # first a legal index, then one that is not
     body = f"let mut v: int32 = at; {again} v = v + 1; {again}"
-    _trapped(lower(_with(body)), address, "wmma-precondition", at=16)
+    _trapped(lower(product_with(body)), address, "wmma-precondition", at=16)
     # another variable of the same name
     body = f"{{ let v: int32 = at; {again} }} {{ let v: int32 = at + 1; {again} }}"
-    _trapped(lower(_with(body)), address, "wmma-precondition", at=16)
+    _trapped(lower(product_with(body)), address, "wmma-precondition", at=16)
     # what is read from memory may have changed
     read = "load x (a 16x16x16 f16) from a[flags[0]] stride 16 row;"
     body = f"{read} flags[0] = 8; {read}"
-    _trapped(lower(_with(body)), "a[flags[0]] is at a multiple of 32 bytes", "wmma-precondition")
+    _trapped(
+        lower(product_with(body)), "a[flags[0]] is at a multiple of 32 bytes", "wmma-precondition"
+    )
 
 
 def test_checks_of_a_loop_stand_before_it() -> None:
     """What the loop does not change is tested before its label, what it changes behind it."""
-    lowered = lower(_with(
+    lowered = lower(product_with(
         "for i = 0 to n { load x (a 16x16x16 f16) from a[i * 8] stride n row; }" + LOAD))  # fmt: skip
     text = lowered.text().splitlines()
     label = next(k for k, t in enumerate(text, 1) if re.match(r"\$loop_\d+:", t))
@@ -605,17 +572,17 @@ def test_checks_of_what_is_not_executed(guard: str) -> None:
     """A launch that does not come to a load does not trap for its sake; one that does, traps."""
     load = "load v (a 16x16x16 f16) from a[at] stride 16 row;"
     body = "fragment v: a 16x16x16 f16; " + guard.replace("LOAD", load).replace("STORE", STORE)
-    lowered = lower(_with(LOAD.replace("a[0]", "b[0]"), body + STORE))
+    lowered = lower(product_with(LOAD.replace("a[0]", "b[0]"), body + STORE))
     bad = {"a": At(2, 256), "at": 0}
-    arguments = _arguments(n=-1, **bad)
+    arguments = product_arguments(n=-1, **bad)
     report = launch(lowered, arguments, smem=1024)
     assert report.clean, report.findings
-    assert _stored(arguments)
-    arguments = _arguments(n=2, **bad)
+    assert stored(arguments)
+    arguments = product_arguments(n=2, **bad)
     check, lanes = traps(launch(lowered, arguments, smem=1024), lowered.text())
     assert check == "a[at] is at a multiple of 32 bytes"
     assert lanes == ALL
-    assert not _stored(arguments)
+    assert not stored(arguments)
     _clean(lowered, n=2, a=At(32, 272), at=16)
 
 
@@ -628,182 +595,9 @@ def test_checks_behind_a_branch_are_not_those_inside() -> None:
             "fragment v: a 16x16x16 f16; let mut w: int32 = at; w = w + 0; "
             + guard.replace("LOAD", inner) + inner
         )  # fmt: skip
-        lowered = lower(_with(store=body + STORE))
+        lowered = lower(product_with(store=body + STORE))
         for n in (-1, 3):
-            arguments = _arguments(n=n, at=8)
+            arguments = product_arguments(n=n, at=8)
             check, _ = traps(launch(lowered, arguments, smem=1024), lowered.text())
             assert check == "a[w] is at a multiple of 32 bytes"
             _clean(lowered, n=n, at=16)
-
-
-# --- what needs no check --------------------------------------------------------------------------
-
-#: An access whose checks are all proved but for the base and the extent, and what is around it.
-PROVED: list[tuple[str, str, dict[str, Any]]] = [
-    ("a[at * 16] stride 16", "LOAD", {}),
-    ("a[at * 32 + 16] stride 16", "LOAD", {}),
-    ("a[at << 4] stride 16", "LOAD", {}),
-    ("a[(at * 4 + n * 8) * 4] stride 16", "LOAD", {}),
-    ("a[at & -16] stride 16", "LOAD", {}),
-    ("a[at / 16 * 16] stride 16", "LOAD", {}),
-    ("a[far * 16i64] stride 16", "LOAD", {}),
-    ("a[0] stride n * 16", "LOAD", {}),
-    ("a[n * 16] stride n", "if n % 16 == 0 { LOAD }", {}),
-    ("a[0] stride n", "if n % 16 == 0 && n >= 16 { LOAD }", {}),
-    ("a[at] stride n", "if at % 16 == 0 { if n % 32 == 16 { LOAD } }", {}),
-    ("a[i * 16] stride 16", "for i = 0 to at { LOAD }", {}),
-    ("a[v] stride 16",
-     "let mut v: int32 = 0; while v < at { LOAD v = v + 16; }", {}),
-    ("a[v] stride 16",
-     "let mut v: int32 = at * 16; if n < 3 { v = v + 16; } else { v = n * 32; } LOAD", {}),
-    ("tile[(at & 15) * 16] stride 16", "LOAD", {}),
-]  # fmt: skip
-
-
-def _forced(text: str) -> str:
-    """A text with the checks that the lowering left out: the base and stride of each load of A."""
-    lines, extra = [], 0
-    for line in text.splitlines():
-        found = re.match(r"\s*wmma\.load\.a\S* \{[^}]*\}, \[(%rd\d+)\], (\S+);", line)
-        if found:
-            address, stride = found.groups()
-            lines += [
-                "    // trap unless the address is aligned",
-                f"    and.b64 %check_d, {address}, 31;",
-                "    setp.ne.u64 %check_p, %check_d, 0;",
-                "    @%check_p trap;",
-                "    // trap unless the stride is aligned",
-                f"    mov.b32 %check_r, {stride};",
-                "    and.b32 %check_r, %check_r, 15;",
-                "    setp.ne.u32 %check_p, %check_r, 0;",
-                "    @%check_p trap;",
-            ]
-            extra += 1
-        lines.append(line)
-    assert extra
-    out = "\n".join(lines) + "\n"
-    return out.replace(
-        ")\n.reqntid 32, 1, 1\n{\n",
-        ")\n.reqntid 32, 1, 1\n{\n    .reg .b64 %check_d; .reg .b32 %check_r;"
-        " .reg .pred %check_p;\n",
-    )
-
-
-FORCED = ("the address is aligned", "the stride is aligned")
-
-
-def _residues(lowered: Lowered, ptx: str, count: int) -> set[str]:
-    """The checks that trap over the residues of ``at`` and ``n`` modulo 32."""
-    found = set()
-    # each residue of both in the first 32 pairs, all pairs in 1024
-    pairs = [(k % 32, (13 * k + k // 32) % 32) for k in range(count)]
-    for at, n in pairs:
-        arguments = _arguments(at=at, n=n, far=at, a=np.ones(4 * MANY, np.float16))
-        report = launch(lowered, arguments, ptx=ptx, smem=1024)
-        if [f.class_ for f in report.findings] == ["trap"]:
-            found.add(traps(report, ptx)[0])
-    return found
-
-
-def _proved(case: tuple[str, str, dict[str, Any]]) -> Lowered:
-    access, around, options = case
-    load = f"load v (a 16x16x16 f16) from {access} row;"
-    body = "fragment v: a 16x16x16 f16; " + around.replace("LOAD", load)
-    return lower(_with(store=body + STORE), bounds=False, **options)
-
-
-def _alignment_checks(lowered: Lowered) -> list[str]:
-    return [
-        p.check for p in lowered.planted
-        if ("[" in p.check and "multiple of" in p.check) or p.check.startswith("stride")
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize("case", PROVED, ids=lambda c: f"{c[0]}, {c[1][:30]}")
-@pytest.mark.parametrize(
-    "count", [pytest.param(32, id="some"), pytest.param(1024, marks=pytest.mark.slow, id="all")]
-)
-def test_proved_checks_cannot_fire(case: tuple[str, str, dict[str, Any]], count: int) -> None:
-    """All residues of the free variables modulo 32, with the checks put back by hand."""
-    lowered = _proved(case)
-    assert [c for c in _alignment_checks(lowered) if "at least" not in c] == []
-    fired = _residues(lowered, _forced(lowered.text()), count)
-    assert fired.isdisjoint(FORCED), fired
-
-
-#: Neighbours of the cases above whose checks are needed, and what must fire.
-UNPROVED = [
-    ("a[at * 8] stride 16", "LOAD", 0), ("a[at << 3] stride 16", "LOAD", 0),
-    ("a[at & -8] stride 16", "LOAD", 0), ("a[at / 16 * 8] stride 16", "LOAD", 0),
-    ("a[at - at % 8] stride 16", "LOAD", 0), ("a[far * 8i64] stride 16", "LOAD", 0),
-    ("a[0] stride n", "if n % 8 == 0 { LOAD }", 1),
-    ("a[0] stride n * 8", "LOAD", 1),
-    ("a[n * 16] stride n", "if n % 16 == 0 { } LOAD", 1),
-    ("a[0] stride n", "if n % 16 != 0 { } else { } LOAD", 1),
-    ("a[v] stride 16", "let mut v: int32 = 0; while v < at { LOAD v = v + 8; }", 0),
-    ("a[i * 8] stride 16", "for i = 0 to at { LOAD }", 0),
-    ("a[v] stride 16", "let mut v: int32 = at * 16; if n < 3 { v = v + 8; } LOAD", 0),
-    ("tile[at & 15] stride 16", "LOAD", 0),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("case", UNPROVED, ids=lambda c: f"{c[0]}, {c[1][:30]}")
-def test_needed_checks_are_planted_and_fire(case: tuple[str, str, int]) -> None:
-    """The converse: the check is there, and without it the forced one fires for some residue."""
-    access, around, which = case
-    lowered = _proved((access, around, {}))
-    planted = [c for c in _alignment_checks(lowered) if "at least" not in c]
-    assert len(planted) == 1
-    assert planted[0] in _residues(lowered, lowered.text(), 32)
-    assert FORCED[which] in _residues(lowered, _forced(without_traps(lowered.text())), 32)
-
-
-def test_a_promised_alignment_of_a_parameter() -> None:
-    """No test of a base that is promised; the promise is in the text."""
-    for align, needed in ((32, False), (64, False), (1024, False), (16, True), (1, True)):
-        text = _with().replace("a: float16[]", f"a: float16[] align {align}")
-        lowered = lower(text)
-        assert ("'a' is a multiple of 32 bytes" in [p.check for p in lowered.planted]) is needed
-        assert (f".align {align} param_a" in lowered.text()) is (align > 1)
-    # 16 bytes do not prove 32, and refute an index that is off by 2
-    text = _with("load x (a 16x16x16 f16) from a[INDEX] stride 16 row;").replace(
-        "a: float16[]", "a: float16[] align 16")  # fmt: skip
-    assert [r.code for r in refusals(text.replace("INDEX", "1"))] == ["R33"]
-    assert "'a' + 16 is a multiple of 32 bytes" in _planted(text.replace("INDEX", "8"))
-
-
-def test_shared_arrays_are_aligned_by_their_declaration() -> None:
-    """Arrays before them do not move them; no check is made, and none could fire."""
-    text = """kernel k(c: float32[] align 32, at: int32) block(32, 1, 1) {
-  shared odd: uint8[3];
-  shared tile: float32[256];
-  shared more: uint8[5];
-  shared second: float32[512];
-  fragment z: accumulator 16x16x16 f32;
-  store z (accumulator 16x16x16 f32) to tile[0] stride 16 row;
-  store z (accumulator 16x16x16 f32) to second[(at & 1) * 256] stride 16 row;
-  store z (accumulator 16x16x16 f32) to c[0] stride 16 row;
-}"""
-    lowered = lower(text, bounds=False)
-    assert lowered.planted == ()
-    assert len([a for a in lowered.accesses if a.proved]) == 3
-    for at in range(32):
-        assert launch(lowered, {"c": np.ones(256, np.float32), "at": at}).clean
-    # the control: the same text with an array that starts elsewhere
-    ptx = lowered.text().replace(".align 32 .b32 shared_tile", ".align 4 .b32 shared_tile")
-    report = launch(lowered, {"c": np.ones(256, np.float32), "at": 0}, ptx=ptx)
-    assert [f.class_ for f in report.findings] == ["wmma-precondition"]
-
-
-def test_explain_names_every_check() -> None:
-    """What is planted and what is proved, each once with its line."""
-    lowered = lower(_with("load x (a 16x16x16 f16) from a[at * 16] stride n row;"))
-    text = lowered.explain()
-    for p in lowered.planted:
-        assert text.count(f": {p.check}\n") == 1
-    for access in lowered.accesses:
-        for check, reason in access.proved:
-            assert (
-                f"line {access.statement.line}, {access.statement.name}: {check}: {reason}" in text
-            )
-    assert "line 8, x: a[at * 16] is at a multiple" not in text.split("proved")[0]
