@@ -293,7 +293,7 @@ def _shared(group: Group, access: Access, address: Array, lanes: Array | None) -
     size = group.wave.shared_size
     high = int(address[0]) if len(address) == 1 else int(address.max())
     if high + access.total > size:
-        bad = address + np.uint64(access.total) > np.uint64(size)
+        bad = _beyond(address, access.total, size)
         _out_of_bounds(group, access, "shared", address, bad, lanes)
     base = group.shared_base
     if len(base) > 1 and lanes is not None:
@@ -304,11 +304,17 @@ def _shared(group: Group, access: Access, address: Array, lanes: Array | None) -
     return Place("shared", at + base, lanes)
 
 
+def _beyond(address: Array, total: int, size: int) -> BoolArray:
+    """Which accesses reach past ``size`` bytes; the end of one may wrap around."""
+    out: BoolArray = (address > np.uint64(size)) | (address + np.uint64(total) > np.uint64(size))
+    return out
+
+
 def _local(group: Group, access: Access, address: Array, lanes: Array | None) -> Place:
     size = group.stack + group.routine.frame_size
     high = int(address[0]) if len(address) == 1 else int(address.max())
     if high + access.total > size:
-        bad = address + np.uint64(access.total) > np.uint64(size)
+        bad = _beyond(address, access.total, size)
         _out_of_bounds(group, access, "local", address, bad, lanes)
     base = group.local_base
     if lanes is not None:

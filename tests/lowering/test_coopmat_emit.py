@@ -185,6 +185,7 @@ def test_each_config_is_assembled(config: Config) -> None:
     old = lower(text, target=f"sm_{limits.sm}", version=limits.since)
     assert old.kernel.assemble().diagnostics == ()
     if limits.until > (9, 0):
+        text = _text(config, ("row", "col"))
         assert lower(text, target="sm_120").kernel.assemble().diagnostics == ()
 
 

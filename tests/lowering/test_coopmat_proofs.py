@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from coopmat_kernels import (
     traps,
     without_traps,
 )
+from coopmat_random import RandomTiles
 
 from lowering.coopmat.api import Lowered
 
@@ -192,3 +194,68 @@ def test_explain_names_every_check() -> None:
                 f"line {access.statement.line}, {access.statement.name}: {check}: {reason}" in text
             )
     assert "line 8, x: a[at * 16] is at a multiple" not in text.split("proved")[0]
+
+
+# --- random kernels -------------------------------------------------------------------------------
+
+#: What a launch may report that no check is there for: scalar accesses, races, and endless loops.
+OTHERS = {"trap", "step-limit", "uninit-shared", "race-global", "race-shared", "oob-global"}
+
+
+def _random_launches(seeds: range) -> Counter[str]:
+    """What random kernels report, each launched with and without its traps."""
+    found: Counter[str] = Counter()
+    for seed in seeds:
+        made = RandomTiles(seed)
+        made.names, made.mutable = ["n", "i", "at", "v0"], ["v0"]
+        rng = made.rng
+        first = rng.choice(["thread_idx_x", "thread_idx_x / 32", "0", "flags[thread_idx_x]"])
+        second = rng.choice(["n", "flags[thread_idx_x]", "flags[0]", "0"])
+        body = " ".join(made.statement(0) for _ in range(7))
+        text = f"""kernel k(x: int32[], out: int32[], c: int32[], d: int32[], flags: int32[],
+          n: int32, at: int32) {{
+  shared tile: int32[512]; fragment z: accumulator 16x16x16 s32;
+  let i: int32 = {first}; let mut v0: int32 = {second}; {body} }}"""
+        block = (32, 1, 1) if rng.random() < 0.6 else None
+        if why := refusals(text, block=block):
+            assert {r.code for r in why} <= {"R33", "R34", "R35", "R36"}, (text, why)
+            found["refused"] += 1
+            continue
+        lowered = lower(text, block=block)
+        for _ in range(3):
+            flags = np.array([rng.randrange(-1, 3) for _ in range(64)], np.int32)
+            if rng.random() < 0.6:
+                flags[:] = rng.randrange(3)
+            fixed = {"n": rng.choice([0, 1, 8, 16, 24, 32, 40, -8, 17]),
+                     "at": rng.choice([0, 1, 2, 8, 16, 64, 7, -1, 2**31 - 1, 1 << 28])}  # fmt: skip
+            for name, ptx in (("", None), ("bare ", without_traps(lowered.text()))):
+                arguments = fixed | {
+                    "x": np.arange(64, dtype=np.int32) - 3, "out": np.zeros(1024, np.int32),
+                    "c": np.zeros(2048, np.int32), "d": np.zeros(1024, np.int32),
+                    "flags": flags.copy(),
+                }  # fmt: skip
+                report = launch(lowered, arguments, ptx=ptx, max_instructions=200_000)
+                lines = (lowered.text() if ptx is None else ptx).splitlines()
+                for f in report.findings:
+                    tile = "wmma" in lines[f.line - 1]
+                    found[f"{name}{f.class_}"] += 1
+                    if ptx is None:
+                        assert f.class_ in OTHERS, (text, fixed, flags, f)
+                        assert not (f.class_ == "oob-global" and tile), (text, fixed, flags, f)
+                found[f"{name}clean"] += report.clean
+    return found
+
+
+@pytest.mark.parametrize(
+    "seeds",
+    [
+        pytest.param(range(20), id="some"),
+        pytest.param(range(1000, 1300), marks=pytest.mark.slow, id="many"),
+    ],
+)
+def test_random_launches_are_defined_or_trap(seeds: range) -> None:
+    """No launch that passes the tests breaks a rule of wmma; without the tests, many do."""
+    found = _random_launches(seeds)
+    assert min(found["clean"], found["trap"], found["refused"]) > 0
+    assert found["bare wmma-precondition"] > 0
+    assert found["bare collective-divergence"] > 0

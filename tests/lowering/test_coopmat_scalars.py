@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from coopmat_kernels import agree, launch, lower
+from coopmat_random import COMPARISONS, RandomKernel
 from numpy.typing import NDArray
 
 from lowering.coopmat.ir import INTRINSICS
@@ -18,7 +19,6 @@ Array = NDArray[Any]
 
 LANES = 32
 _ARITHMETIC = ("+", "-", "*", "/", "%", "&", "|", "^", "<<", ">>")
-_COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
 
 
 def _integers(bits: int, seed: int) -> Array:
@@ -55,7 +55,7 @@ def _threads(params: str, body: str, arguments: dict[str, Any], **options: Any) 
 
 
 @pytest.mark.parametrize("bits", [32, 64])
-@pytest.mark.parametrize("op", [*_ARITHMETIC, *_COMPARISONS])
+@pytest.mark.parametrize("op", [*_ARITHMETIC, *COMPARISONS])
 def test_binary_integers(bits: int, op: str) -> None:
     x = _integers(bits, 1)
     for seed in range(2, 7):
@@ -63,7 +63,7 @@ def test_binary_integers(bits: int, op: str) -> None:
         if op in "/%":
             y = np.where(y == 0, 3, y)
         value = f"x[i] {op} y[i]"
-        if op in _COMPARISONS:
+        if op in COMPARISONS:
             value = f"int{bits}({value})"
         body = f"out[i] = {value};"
         out = np.zeros(2 * LANES, x.dtype)
@@ -102,7 +102,7 @@ def test_floats(type_: str) -> None:
     body = "".join(f"out[i + {64 * n}] = x[i] {op} y[i];" for n, op in enumerate("+-*/"))
     body += "out[i + 256] = x[i] * y[i] + x[i]; out[i + 320] = -x[i];"
     body += "".join(
-        f"flag[i + {64 * n}] = int32(x[i] {op} y[i]);" for n, op in enumerate(_COMPARISONS)
+        f"flag[i + {64 * n}] = int32(x[i] {op} y[i]);" for n, op in enumerate(COMPARISONS)
     )
     for seed in range(2, 6):
         y = np.random.default_rng(seed).permutation(_floats(type_, seed))
@@ -129,11 +129,12 @@ def test_negation_keeps_the_sign_of_zero_and_products_are_not_fused() -> None:
 def test_booleans() -> None:
     body = "let p: bool = x[i] < 2; let q: bool = y[i] < 2; let mut r: bool = p; r = !r;"
     values = ["p && q", "p || q", "!p", "p == q", "p != q", "r", "true && p", "p || false",
-              "!(p && !q)", "p && r || q", "bool(x[i])", "bool(int64(y[i]))", "p == true"]  # fmt: skip
+              "!(p && !q)", "p && r || q", "bool(x[i])", "bool(int64(y[i]))",
+              "p == true"]  # fmt: skip
     body += "".join(f"out[i * 16 + {n}] = int32({v});" for n, v in enumerate(values))
-    x = np.arange(64, dtype=np.int32) % 4
-    _threads("x: int32[], y: int32[], out: int32[]", body,
-             {"x": x, "y": np.arange(64, dtype=np.int32) // 4 % 4, "out": np.zeros(1024, np.int32)})  # fmt: skip
+    x = np.arange(64, dtype=np.int32)
+    arguments = {"x": x % 4, "y": x // 4 % 4, "out": np.zeros(1024, np.int32)}
+    _threads("x: int32[], y: int32[], out: int32[]", body, arguments)
 
 
 CASTS = list(itertools.product(["int32", "int64", "float32", "float64"], repeat=2))
@@ -235,7 +236,8 @@ def test_for(low: int, high: int, expected: list[int]) -> None:
         ("for i = 1 to x[0] - 7 { out[0] = out[0] + i; }", [6]),
         # what a loop counts cannot be seen behind it, a variable of its name can
         ("let i: int32 = 7; for i = 0 to 2 { out[1] = i; } out[0] = i;", [7, 2]),
-        ("for i = 0 to 1 { for i = 5 to 6 { out[0] = out[0] + i; } out[1] = out[1] + i; }", [22, 1]),
+        ("for i = 0 to 1 { for i = 5 to 6 { out[0] = out[0] + i; } out[1] = out[1] + i; }",
+         [22, 1]),
         # a variable of the body is a new one on every iteration
         ("for i = 0 to 3 { let mut v: int32 = 1; v = v + i; out[i] = v; }", [1, 2, 3, 4]),
         ("for i = 0 to 3 { let v: int32 = i * 2; if i == 2 { out[0] = v; } out[1] = v; }", [4, 6]),
@@ -255,8 +257,8 @@ def test_for(low: int, high: int, expected: list[int]) -> None:
         ("let mut i: int32 = 9; while i < 5 { out[1] = 1; i = i + 2; } out[0] = i;", [9, 0]),
         ("let mut i: int32 = 0; while x[i] < 14 { i = i + 1; } out[0] = i;", [4]),
         ("if x[0] == 10 { out[0] = 1; } else { out[0] = 2; }", [1]),
-        ("if x[0] != 10 { out[0] = 1; } else { if x[1] == 11 { out[0] = 3; } else { out[0] = 4; } }",
-         [3]),
+        ("if x[0] != 10 { out[0] = 1; } else { if x[1] == 11 { out[0] = 3; } else { out[0] = 4; }"
+         " }", [3]),
         ("if true { out[0] = 1; } if false { out[1] = 1; } else { out[2] = 1; }", [1, 0, 1]),
         ("while false { out[0] = 1; }", [0]),
         # the end in the middle
@@ -302,10 +304,10 @@ def test_lanes_go_their_own_ways() -> None:
 )  # fmt: skip
 def test_short_circuits(condition: str) -> None:
     """The right side is not evaluated where the left one decides: it would be out of bounds."""
-    x = np.arange(10, dtype=np.int32) % 7
-    _threads("x: int32[], y: int32[], out: int32[]",
-             f"if {condition} {{ out[i] = 1; }} let p: bool = {condition}; out[i + 64] = int32(p);",
-             {"x": x, "y": np.arange(64, dtype=np.int32) % 5, "out": np.zeros(128, np.int32)})  # fmt: skip
+    x = np.arange(64, dtype=np.int32)
+    arguments = {"x": x[:10] % 7, "y": x % 5, "out": np.zeros(128, np.int32)}
+    body = f"if {condition} {{ out[i] = 1; }} let p: bool = {condition}; out[i + 64] = int32(p);"
+    _threads("x: int32[], y: int32[], out: int32[]", body, arguments)
 
 
 # --- arrays ---------------------------------------------------------------------------------------
@@ -372,107 +374,25 @@ def test_scalar_parameters() -> None:
 
 
 def test_64_bit_indices() -> None:
-    _threads("x: int64[], out: int64[]",
-             "let at: int64 = int64(i); out[at * 2i64 % 64i64] = x[63i64 - at]; "
-             "out[64i64 + at] = x[at];",
-             {"x": np.arange(64, dtype=np.int64) % 32 * 0 + 7, "out": np.zeros(128, np.int64)})  # fmt: skip
+    body = (
+        "let at: int64 = int64(i); out[at] = x[63i64 - at]; out[64i64 + at] = x[at * 5i64 & 63i64];"
+    )
+    arguments = {"x": np.arange(64, dtype=np.int64) - 40, "out": np.zeros(128, np.int64)}
+    _threads("x: int64[], out: int64[]", body, arguments)
 
 
 # --- random kernels -------------------------------------------------------------------------------
 
 
-class _Random:
-    """A random kernel of int32 variables, all of them mutable, with every kind of statement."""
-
-    def __init__(self, seed: int) -> None:
-        self.rng = random.Random(seed)
-        self.names = ["n", "i"]
-        self.mutable: list[str] = []
-        self.made = 0
-
-    def number(self, depth: int = 0) -> str:
-        pick = self.rng.randrange(9 if depth < 3 else 3)
-        if pick == 0:
-            return str(
-                self.rng.choice([0, 1, 2, 3, 7, 31, 255, 2**31 - 1, self.rng.randrange(2**31)])
-            )
-        if pick < 3:
-            return self.rng.choice(self.names)
-        if pick == 3:
-            return f"x[({self.number(depth + 1)}) & 63]"
-        if pick == 4:
-            return self.rng.choice("-~") + f"({self.number(depth + 1)})"
-        if pick == 5:
-            op = self.rng.choice("/%")
-            return f"({self.number(depth + 1)}) {op} (({self.number(depth + 1)}) | 1)"
-        if pick == 6:
-            return f"int32({self.truth(depth + 1)})"
-        if pick == 7:
-            kind = self.rng.choice(["int64", "float64"])
-            return f"int32({kind}({self.number(depth + 1)}))"
-        op = self.rng.choice(["+", "-", "*", "&", "|", "^", "<<", ">>"])
-        return f"({self.number(depth + 1)}) {op} ({self.number(depth + 1)})"
-
-    def truth(self, depth: int = 0) -> str:
-        if depth > 2 or self.rng.random() < 0.6:
-            op = self.rng.choice(_COMPARISONS)
-            return f"({self.number(depth + 1)}) {op} ({self.number(depth + 1)})"
-        if self.rng.random() < 0.3:
-            return f"!({self.truth(depth + 1)})"
-        op = self.rng.choice(["&&", "||", "==", "!="])
-        return f"({self.truth(depth + 1)}) {op} ({self.truth(depth + 1)})"
-
-    def block(self, depth: int) -> str:
-        names, mutable = list(self.names), list(self.mutable)
-        body = " ".join(self.statement(depth) for _ in range(self.rng.randrange(1, 5)))
-        self.names, self.mutable = names, mutable
-        return f"{{ {body} }}"
-
-    def statement(self, depth: int) -> str:
-        pick = self.rng.randrange(12)
-        if pick < 3 or not self.mutable:
-            self.made += 1
-            name, value = f"v{self.made}", self.number()
-            self.names.append(name)
-            self.mutable.append(name)
-            return f"let mut {name}: int32 = {value};"
-        if pick < 6:
-            return f"{self.rng.choice(self.mutable)} = {self.number()};"
-        if pick < 8 or depth > 2:
-            return f"out[i * 8 + {self.rng.randrange(8)}] = {self.number()};"
-        if pick == 8:
-            other = f" else {self.block(depth + 1)}" if self.rng.random() < 0.5 else ""
-            return f"if {self.truth()} {self.block(depth + 1)}{other}"
-        if pick == 9:
-            self.made += 1
-            low, name = self.number(2), f"k{self.made}"
-            self.names.append(name)
-            body = self.block(depth + 1)
-            self.names.pop()
-            span = self.rng.randrange(4)
-            return f"for {name} = {low} to ({low}) + {span} {body}"
-        if pick == 10:
-            self.made += 1
-            name = f"w{self.made}"
-            self.names.append(name)
-            body = self.block(depth + 1)
-            test = self.truth(2)
-            self.names.pop()
-            return (f"{{ let mut {name}: int32 = 0; while {name} < 3 && ({test}) "
-                    f"{{ {name} = {name} + 1; {body} }} }}")  # fmt: skip
-        return (
-            f"if {self.truth()} {{ return; }}" if self.rng.random() < 0.2 else self.block(depth + 1)
-        )
-
-
 @pytest.mark.parametrize(
     "seeds", [pytest.param(range(25), id="some"),
-              pytest.param(range(100, 1500), marks=pytest.mark.slow, id="many")]
+              pytest.param(range(100, 500), marks=pytest.mark.slow, id="many")]
 )  # fmt: skip
 def test_random_kernels(seeds: range) -> None:
     for seed in seeds:
-        made = _Random(seed)
+        made = RandomKernel(seed)
         body = " ".join(made.statement(0) for _ in range(8))
         x = np.random.default_rng(seed).integers(-(2**31), 2**31, 64).astype(np.int32)
-        _threads("x: int32[], out: int32[], n: int32", body,
-                 {"x": x >> np.arange(64, dtype=np.int32) % 32, "out": np.zeros(512, np.int32), "n": seed})  # fmt: skip
+        x >>= np.arange(64, dtype=np.int32) % 32
+        arguments = {"x": x, "out": np.zeros(512, np.int32), "n": seed}
+        _threads("x: int32[], out: int32[], n: int32", body, arguments)

@@ -59,11 +59,10 @@ def _trapped(
 # --- bases ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("via", ["wmma"])
 @pytest.mark.parametrize("name", ["a", "b", "c"])
-def test_misaligned_bases(name: str, via: str) -> None:
+def test_misaligned_bases(name: str) -> None:
     """The base at each distance from a multiple of 32 bytes."""
-    lowered = lower(product_with(), via=via)
+    lowered = lower(product_with())
     check = f"'{name}' is a multiple of 32 bytes"
     for offset in range(1, 32):
         # a misaligned store is one finding, and floats at odd addresses are another
@@ -78,6 +77,20 @@ def test_misaligned_bases(name: str, via: str) -> None:
 
 def _misplaced(name: str, offset: int) -> dict[str, Any]:
     return {name: At(offset, 256)}
+
+
+@pytest.mark.parametrize("name", ["a", "b", "c"])
+def test_misaligned_bases_by_mma(name: str) -> None:
+    """Lanes load and store by themselves: the accesses of each lane must be aligned, no more."""
+    lowered = lower(product_with(), via="mma")
+    (check,) = {p.check for p in lowered.planted if p.check.startswith(f"'{name}' is a multiple")}
+    align = int(check.split()[-2])
+    assert align == {"a": 4, "b": 4, "c": 8}[name]
+    for offset in range(33):
+        if offset % align:
+            assert _trapped(lowered, check, "misaligned-global", **_misplaced(name, offset)) == ALL
+        else:
+            assert launch(lowered, product_arguments(**_misplaced(name, offset))).clean
 
 
 def test_misaligned_bases_of_bytes() -> None:
@@ -230,6 +243,23 @@ def test_negative_indices() -> None:
     _clean(scaled, at=0x1000_0001)
 
 
+def test_a_line_that_ends_where_shared_memory_starts() -> None:
+    """Only the first 32 bytes lie outside, and their end is address 0."""
+    text = """kernel k(c: int32[], at: int32) block(32, 1, 1) {
+  shared tile: int32[512];
+  fragment z: accumulator 16x16x16 s32;
+  store z (accumulator 16x16x16 s32) to tile[at] stride 16 row;
+  c[0] = 5;
+}"""
+    lowered = lower(text)
+    arguments: dict[str, Any] = {"c": np.zeros(1, np.int32), "at": -8}
+    found = traps(launch(lowered, arguments), lowered.text())
+    assert found == ("index at is not negative", ALL)
+    assert not arguments["c"].any()
+    report = launch(lowered, arguments, ptx=without_traps(lowered.text()))
+    assert [f.class_ for f in report.findings] == ["oob-shared"]
+
+
 def test_bounds() -> None:
     """A tile ends at index + 15 * stride + 16."""
     lowered = lower(product_with("load x (a 16x16x16 f16) from a[at] stride n row;"))
@@ -260,14 +290,16 @@ def test_bounds_of_columns_and_rectangles() -> None:
         for n in (16, 48):
             end = (lines - 1) * n + length
             for size, clean in ((end, True), (end - 1, False)):
-                arguments = {"back": np.zeros(MANY, np.uint8), "a": At(0, size),
-                             "c": np.zeros(1, np.float32), "n": n}  # fmt: skip
+                arguments: dict[str, Any] = {
+                    "back": np.zeros(MANY, np.uint8), "a": At(0, size),
+                    "c": np.zeros(1, np.float32), "n": n,
+                }  # fmt: skip
                 report = launch(lowered, arguments)
                 assert report.clean is clean
                 if not clean:
                     check = f"{lines} x {length} elements from 0, stride n, lie in 'a'"
                     assert traps(report, lowered.text()) == (check, ALL)
-                    assert arguments["c"] == 0  # type: ignore[comparison-overlap]
+                    assert not arguments["c"].any()
 
 
 def test_bounds_of_shared_arrays() -> None:
@@ -536,8 +568,8 @@ def test_a_check_is_made_again_for_new_values() -> None:
 
 def test_checks_of_a_loop_stand_before_it() -> None:
     """What the loop does not change is tested before its label, what it changes behind it."""
-    lowered = lower(product_with(
-        "for i = 0 to n { load x (a 16x16x16 f16) from a[i * 8] stride n row; }" + LOAD))  # fmt: skip
+    loop = "for i = 0 to n { load x (a 16x16x16 f16) from a[i * 8] stride n row; }"
+    lowered = lower(product_with(loop + LOAD))
     text = lowered.text().splitlines()
     label = next(k for k, t in enumerate(text, 1) if re.match(r"\$loop_\d+:", t))
     branch = next(k for k, t in enumerate(text, 1) if " bra $endfor" in t)
