@@ -394,11 +394,11 @@ class _Walk:
             self.add("R30", what, reason)
         if found is not None and isinstance(s, FragmentLoad):
             self.loaded.add((found[0], s.name))
-        self.buffer(s)
+        self.buffer(s, agrees=found is None or found[1] == s.fragment)
         self.integer(s.index, "index")
         self.expect(s.stride, "int32", "stride")
 
-    def buffer(self, s: FragmentLoad | FragmentStore) -> None:
+    def buffer(self, s: FragmentLoad | FragmentStore, agrees: bool) -> None:
         """R21 to R24: what a fragment may be loaded from or stored to."""
         buffer, what = self.buffers.get(s.buffer), f"buffer '{s.buffer}'"
         if buffer is None:
@@ -410,7 +410,7 @@ class _Walk:
             self.add("R24", what, "matrix instructions reach global and shared memory only")
         have = elt_name(buffer.type if isinstance(buffer, Param) else buffer.element)
         need = elt_of(s.fragment)[0]
-        if have != need and len(self.needs[s.buffer]) == 1:
+        if agrees and have != need and len(self.needs[s.buffer]) == 1:
             self.add("R22", what, f"elements {have}, but {s.fragment.component} needs {need}")
 
     def muladd(self, s: MulAdd) -> None:

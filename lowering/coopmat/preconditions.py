@@ -207,7 +207,12 @@ class _Walk:
         inside = any(map(is_cooperative, statements(Block(blocks(s)))))
         ends = later and any(returns(b) for b in blocks(s))
         worst = max(fact.spread for _, fact in decided)
-        if self.rule == "cuda" or not (inside or ends):
+        if self.rule == "cuda":
+            return worst
+        barrier = any(isinstance(x, Barrier) for x in statements(Block(blocks(s))))
+        if worst == Spread.OPEN and (inside or ends or barrier):
+            self.out.votes.add(id(s))
+        if not (inside or ends):
             return worst
         for e in dict.fromkeys(e for e, fact in decided if fact.spread == Spread.LANE):
             end = "inside" if inside else "later, which lanes that returned do not reach"
@@ -216,8 +221,6 @@ class _Walk:
                 f"depends on the lane, and there are cooperative-matrix statements {end}",
                 "decide by the warp, thread_idx_x / 32 with a known block",
             )  # fmt: skip
-        if worst == Spread.OPEN:
-            self.out.votes.add(id(s))
         return worst
 
     def barrier(self, s: Barrier, scope: str, spread: Spread) -> None:
