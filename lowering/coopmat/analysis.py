@@ -50,7 +50,7 @@ MAX_ROUNDS = 24
 _EXACT_ROUNDS = 3
 #: Loops inside loops that are followed round by round; what deeper ones assign is given up at once,
 #: because every round of a loop takes all rounds of the loops in it.
-MAX_NESTED = 4
+MAX_NESTED = 3
 
 
 def entry_env(kernel: Kernel, launch: Launch) -> Env:

@@ -89,6 +89,10 @@ def lower_coopmat(
     if faithful:
         rule = "cuda"
     instructions: type[Via] = VIAS[via]
+    if block is not None and kernel.block not in (None, block):
+        raise UsageError(f"the kernel is for a block of {kernel.block}, not {block}")
+    if faithful and via != "wmma":
+        raise UsageError("the seed lowers to wmma only; leave --faithful out with --via mma")
     kernel = replace(kernel, body=_distinct(kernel.body), block=block or kernel.block)
     if version is None:
         version = max((8, 0), TARGETS.get(target, (0, 0)))

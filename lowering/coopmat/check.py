@@ -110,10 +110,15 @@ def _launch(
         known = ", ".join(TARGETS)
         yield Refusal("R11", f"target '{target}'", f"no target of PTX; there are {known}")
         return
-    if version not in PTX_VERSIONS or version < TARGETS[target]:
+    text = ".".join(map(str, version))
+    if version not in PTX_VERSIONS:
+        newest = ".".join(map(str, max(PTX_VERSIONS)))
+        yield Refusal("R31", f"PTX ISA {text}", f"no such version; the newest is {newest}")
+    elif version < TARGETS[target]:
         least = ".".join(map(str, TARGETS[target]))
-        text = ".".join(map(str, version))
         yield Refusal("R31", f"PTX ISA {text}", f"{target} needs a version from {least} on")
+    if block is not None:
+        yield from _block(block, bool(used))
     if not used:
         return
     if number < min_sm:
@@ -122,13 +127,16 @@ def _launch(
         what = f"target {target}"
         yield Refusal("R13", what, f"factors of 8 bits need sm_{min_sm_int8}")
     if version < _FIRST:
-        text = ".".join(map(str, version))
         yield Refusal("R31", f"PTX ISA {text}", "matrix instructions are emitted for 6.3 and later")
-    if block is not None:
-        threads = block[0] * block[1] * block[2]
-        if min(block) < 1 or threads % 32 or threads > 1024:
-            reason = f"{threads} threads, but warps of 32 work together, 1024 threads at most"
-            yield Refusal("R16", f"block {block}", reason)
+
+
+def _block(block: tuple[int, int, int], cooperative: bool) -> Iterator[Refusal]:
+    what, threads = f"block {block}", block[0] * block[1] * block[2]
+    if min(block) < 1 or threads > 1024 or block[2] > 64:
+        reason = f"{threads} threads; a block has 1 to 1024, and 64 at most in z"
+        yield Refusal("R16", what, reason)
+    elif cooperative and threads % 32:
+        yield Refusal("R16", what, f"{threads} threads, but warps of 32 work together")
 
 
 def _components(kernel: Kernel) -> Iterator[str]:
@@ -419,8 +427,12 @@ class _Walk:
         for r in refused:
             self.add(r.code, r.what, r.reason)
         if not refused and self.number is not None and self.number >= min_sm:
-            said = self.version < _FIRST or (  # by R31, or by R13
-                self.number < min_sm_int8 and is_8bit(s.config.a)
+            said = (
+                self.version < _FIRST
+                or self.version not in PTX_VERSIONS
+                or (  # by R31, or by R13
+                    self.number < min_sm_int8 and is_8bit(s.config.a)
+                )
             )
             if not said:
                 reason = self.via.decline(s.config, self.number, self.version)

@@ -36,7 +36,7 @@ class Mma:
         """Write the lane number, so this must come before any branch of the kernel."""
         if target < _TARGET:
             raise UsageError(_too_old(target))
-        self._k = k
+        self._k, self._target = k, target
         self._lane = k.new("mov.u32", "b32", Special("%laneid"))
         self._g = k.new("shr.u32", "b32", self._lane, 2)
         self._t = k.new("and.b32", "b32", self._lane, 3)
@@ -195,10 +195,33 @@ class Mma:
         if m == n == 8:
             self._k.emit(opcode, tuple(d), tuple(a), tuple(b), tuple(c))
             return
+        if config.a == "tf32" and self._target >= 90:
+            self._by_fours(opcode, d, a, b, c)
+            return
         # B has two halves where the result is square; else the operand of 32 rows has
         for half in (0, 1):
             factors = (tuple(a), _half(b, half)) if m == n else (_half(a, half), tuple(b))
             self._k.emit(opcode, _half(d, half), *factors, _half(c, half))
+
+    def _by_fours(
+        self,
+        opcode: str,
+        d: Sequence[Register],
+        a: Sequence[Register],
+        b: Sequence[Register],
+        c: Sequence[Register],
+    ) -> None:
+        """A product of k = 8 as two of k = 4, the number of products that wmma adds at once.
+
+        From sm_90 on one mma of k = 8 adds all eight at once, which rounds differently.
+        """
+        opcode = opcode.replace("m16n8k8", "m16n8k4")
+        for half in (0, 1):
+            total = _half(c, half)
+            for step in (0, 1):
+                factors = _half(a, step), (_half(b, half)[step],)
+                self._k.emit(opcode, _half(d, half), *factors, total)
+                total = _half(d, half)
 
 
 def _half(registers: Sequence[Register], half: int) -> tuple[Register, ...]:

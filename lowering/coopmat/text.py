@@ -16,8 +16,8 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from lark import Lark, Token, Transformer, v_args
-from lark.exceptions import UnexpectedInput, VisitError
+from lark import Lark, Token, Transformer, Tree, v_args
+from lark.exceptions import UnexpectedInput, UnexpectedToken, VisitError
 from lark.tree import Meta
 
 from .ir import (
@@ -63,6 +63,8 @@ __all__ = ["TextError", "expression_text", "parse", "to_text"]
 MAX_CHARACTERS = 1 << 20
 #: Deepest nesting of expressions and blocks.
 MAX_DEPTH = 100
+#: Deepest tree of operators and blocks.
+MAX_NODES = 200
 
 _GRAMMAR = r"""
 start: "kernel" NAME "(" [param ("," param)*] ")" [block_shape] "{" array* statement* "}"
@@ -160,6 +162,13 @@ def _word(token: Token, known: Any, what: str) -> str:
 
 def _place(token: Token) -> tuple[int, int]:
     return token.line or 1, token.column or 1
+
+
+def _finite(token: Token, digits: str) -> float:
+    value = float(digits)
+    if value in (float("inf"), float("-inf")):
+        raise TextError(f"'{token[:24]}' is larger than any float64", *_place(token))
+    return value
 
 
 def _shape(token: Token) -> Shape:
@@ -327,14 +336,14 @@ class _Builder(Transformer[Token, Any]):
         return Const(int(c[0]))
 
     def number(self, c: list[Any]) -> Const:
-        return Const(float(c[0]), "float32")
+        return Const(_finite(c[0], str(c[0])), "float32")
 
     def typed(self, c: list[Any]) -> Const:
         text = str(c[0])
         type_ = _TYPES[text[-3:]]
         if type_ == "int64":
             return Const(int(text[:-3]), type_)
-        return Const(float(text[:-3]), type_)
+        return Const(_finite(c[0], text[:-3]), type_)
 
     def boolean(self, c: list[Any]) -> Const:
         return Const(str(c[0]) == "true", "bool")
@@ -368,16 +377,38 @@ def parse(text: str) -> Kernel:
             line = text.count("\n", 0, at) + 1
             raise TextError(f"nested deeper than {MAX_DEPTH} levels", line, 1)
     try:
-        kernel: Kernel = _Builder().transform(_parser().parse(text))
+        tree = _parser().parse(text)
     except UnexpectedInput as error:
+        ended = isinstance(error, UnexpectedToken) and error.token.type == "$END"
         found = text[error.pos_in_stream or 0 :].split(maxsplit=1)[:1]
-        what = f"'{found[0][:24]}' is not expected here" if found else "the text ends too early"
+        what = "the text ends too early"
+        if found and not ended:
+            what = f"{found[0][:24]!r} is not expected here"
         raise TextError(what, max(error.line, 1), max(error.column, 1)) from None
+    _check_depth(tree)
+    try:
+        kernel: Kernel = _Builder().transform(tree)
     except VisitError as error:
         if isinstance(error.orig_exc, TextError):
             raise error.orig_exc from None
+        if isinstance(error.orig_exc, ValueError):
+            meta = getattr(error.obj, "meta", None)
+            place = getattr(meta, "line", 1), getattr(meta, "column", 1)
+            raise TextError("a number has too many digits", *place) from None
         raise
     return kernel
+
+
+def _check_depth(tree: Tree[Token]) -> None:
+    """Chains of operators nest too; what walks over the IR afterwards calls itself."""
+    level = [tree]
+    for _ in range(MAX_NODES):
+        level = [c for t in level for c in t.children if isinstance(c, Tree)]
+        if not level:
+            return
+    meta = level[0].meta
+    place = getattr(meta, "line", 1), getattr(meta, "column", 1)
+    raise TextError(f"nested deeper than {MAX_NODES} levels", *place)
 
 
 # --- printing -------------------------------------------------------------------------------------

@@ -45,10 +45,10 @@ _PACKED = {"uint4": 2, "int4": 2, "bit": 8}
 def patterns(element: str, array: Array) -> list[int]:
     """The bits of each element of a buffer."""
     if element == "bit":
-        return np.unpackbits(array, bitorder="little").tolist()
-    if element in _PACKED:
-        return np.stack([array & 15, array >> 4], axis=-1).reshape(-1).tolist()
-    return array.view(f"u{array.itemsize}").tolist()
+        array = np.unpackbits(array, bitorder="little")
+    elif element in _PACKED:
+        array = np.stack([array & 15, array >> 4], axis=-1).reshape(-1)
+    return [int(x) for x in array.view(f"u{array.itemsize}")]
 
 
 def take(memory: list[int], at: int, stride: int, size: tuple[int, int], layout: str) -> Matrix:
@@ -635,7 +635,8 @@ def product(config: Config, target: str, via: str) -> list[int]:
                 assert value.holds(found[name]).all()
             else:
                 assert np.array_equal(value, found[name])
-    return memory(lowered, found)["d"]
+    result: list[int] = memory(lowered, found)["d"]
+    return result
 
 
 def expected_product(config: Config, m: Memory, target: str) -> list[int]:
