@@ -262,7 +262,7 @@ KERNELS = [
         for shape, n in (("16, 1, 1", 16), ("33, 1, 1", 33), ("48, 1, 1", 48), ("5, 5, 5", 125))
     ),
     *(
-        Case("R16@0", BLOCK, f"block({shape})", rf"block \({shape}\): {n} threads; a block has 1 to")
+        Case("R16@0", BLOCK, f"block({shape})", rf"{n} threads; a block has 1 to")
         for shape, n in (("0, 1, 1", 0), ("1024, 2, 1", 2048), ("1, 1, 128", 128))
     ),
     # buffers whose elements have no arithmetic
