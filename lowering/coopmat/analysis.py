@@ -233,9 +233,9 @@ class _Flow:
             if trip_then == trip and all(grown[name] == head[name] for name in targets):
                 return self._tightened(loop, head, env, trip), trip
             head, trip = {**env, **grown}, trip_then
-        top = {name: Fact.of(env[name].type, None, Spread.LANE) for name in targets}
-        self.left = Spread.LANE if returns(loop.body) else self.left
-        return {**env, **top}, Spread.LANE
+        top = {name: Fact.of(env[name].type, None, Spread.OPEN) for name in targets}
+        self.left = max(self.left, Spread.OPEN) if returns(loop.body) else self.left
+        return {**env, **top}, Spread.OPEN
 
     def _tightened(self, loop: For | While, head: Env, env: Env, trip: Spread) -> Env:
         """One more round without widening, if what it finds holds on every iteration too."""

@@ -16,8 +16,10 @@ from .ir import Block, Kernel, Statement
 from .mma import Mma
 from .preconditions import RULES, Access, examine
 from .refusals import Refusal, refuse
+from .repair import ANY_VALUE, repaired
 from .text import to_text
 from .via import Via
+from .walk import uses_fragments
 from .wmma import Wmma
 
 __all__ = ["VIAS", "Lowered", "lower_coopmat"]
@@ -96,28 +98,27 @@ def lower_coopmat(
     kernel = replace(kernel, body=_distinct(kernel.body), block=block or kernel.block)
     if version is None:
         version = max((8, 0), TARGETS.get(target, (0, 0)))
-    found = check_kernel(kernel, target, version, instructions, kernel.block, faithful)
-    codes = {r.code for r in found}
-    if codes.isdisjoint(_NO_VALUES):
-        block_known = kernel.block if "R16" not in codes else None
-        params = {p.name: p for p in kernel.params}
-        launch = Launch(block_known, params, {a.name: a for a in kernel.arrays})
+    checked = check_kernel(kernel, target, version, instructions, kernel.block, faithful)
+    found = checked.refusals
+    if not any(r.code == "R28" and not r.line for r in found):
+        # what is wrong by itself stands for any value, so that all the rest is judged too
+        judged = replace(kernel, body=repaired(kernel.body, checked.wrong))
+        block_known = None if "R16" in {r.code for r in found} else kernel.block
+        arrays = {a.name: a for a in (*kernel.arrays, *ANY_VALUE)}
+        launch = Launch(block_known, {p.name: p for p in kernel.params}, arrays)
         ptx = rule == "ptx" if bounds is None else bounds
-        known = examine(kernel, launch, instructions, rule, ptx)
+        known = examine(judged, launch, instructions, rule, ptx, checked.skipped)
         found = _sorted([*found, *known.refusals])
     refuse(found)
     text = Text(kernel.name, target, version, reqntid=kernel.block)
     text.header += _header(kernel, via, rule)
     number = sm_number(target)
     assert number is not None
-    planted = emit_kernel(text, kernel, VIAS[via](text, number), known, launch, rule)
+    chosen = VIAS[via] if uses_fragments(kernel.body) else Wmma
+    planted = emit_kernel(text, kernel, chosen(text, number), known, launch, rule)
     return Lowered(
         kernel, text, via, rule, tuple(planted), tuple(known.accesses.values())
     )  # fmt: skip
-
-
-#: Refusals after which nothing can be said about values: names, types, or a buffer are unknown.
-_NO_VALUES = frozenset(("R21", "R28"))
 
 
 def _sorted(refusals: Sequence[Refusal]) -> list[Refusal]:

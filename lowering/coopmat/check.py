@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from ptxsim.targets import PTX_VERSIONS, TARGETS, parse_target
 
 from .forms import check_config, check_fragment, elt_name, elt_of, is_8bit, min_sm, min_sm_int8
 from .ir import (
     ELEMENTS,
+    INTRINSICS,
     SCALARS,
     Array,
     Assign,
     Block,
+    Const,
     Constant,
     For,
     FragmentDecl,
@@ -29,6 +32,7 @@ from .ir import (
     Local,
     MulAdd,
     Param,
+    Return,
     Shared,
     Statement,
     Store,
@@ -36,16 +40,29 @@ from .ir import (
 )
 from .refusals import Refusal
 from .scope import TypeErrors, Types, type_of
+from .text import KEYWORDS
 from .via import Via
 from .vocabulary import LAYOUTS, Fragment
 from .walk import blocks, statements
 
-__all__ = ["accessed_buffers", "check_kernel", "operand_layouts", "sm_number"]
+__all__ = [
+    "Checked",
+    "DeclaredNames",
+    "accessed_buffers",
+    "check_kernel",
+    "operand_layouts",
+    "sm_number",
+]
 
 _NAME = re.compile(r"[A-Za-z]\w*|_\w+", re.ASCII)
 #: Bytes of static shared memory and of constant memory that a kernel can have.
 _MAX_STATIC, _MAX_CONSTANT = 48 << 10, 64 << 10
 _MAX_ELEMENTS = 1 << 28
+#: Bytes of parameters before PTX ISA 8.1 and since.
+_MAX_PARAMETERS = (4352, 32764)
+#: Refusals of an access after which its address means nothing.
+_UNKNOWABLE = frozenset(("R1", "R2", "R3", "R4", "R21", "R27", "R28", "R30"))
+_OF_FRAGMENTS = frozenset(("R1", "R2", "R3", "R4"))
 #: The first PTX ISA whose spelling of matrix instructions is emitted.
 _FIRST = (6, 3)
 
@@ -66,19 +83,57 @@ def accessed_buffers(kernel: Kernel) -> list[str]:
     return list(dict.fromkeys(s.buffer for s in found))
 
 
+class DeclaredNames:
+    """A name for each declaration of a fragment: its own, with a number if others have it too."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, int] = {}
+
+    def new(self, name: str) -> str:
+        """The next declaration of a name, in the order of the text."""
+        count = self._counts[name] = self._counts.get(name, 0) + 1
+        return name if count == 1 else f"{name}#{count}"
+
+
 def operand_layouts(kernel: Kernel) -> tuple[dict[str, str], list[Refusal]]:
-    """The layout of every fragment of A and B that is loaded, by name, and the conflicts (R10)."""
+    """The layout of every fragment of A and B that is loaded, and the conflicts (R10).
+
+    Keys are the names that :class:`DeclaredNames` gives to the declarations.
+    """
     layouts: dict[str, str] = {}
-    conflicts = []
-    for s in statements(kernel.body):
-        if not isinstance(s, FragmentLoad) or s.fragment.use == "accumulator":
-            continue
-        first = layouts.setdefault(s.name, s.layout)
-        if first != s.layout:
-            reason = f"loaded as {s.layout} here and as {first} before"
-            cure = "declare a second fragment"
-            conflicts.append(Refusal("R10", f"fragment '{s.name}'", reason, s.line, cure))
+    conflicts: list[Refusal] = []
+    _layouts(kernel.body, {}, DeclaredNames(), layouts, conflicts)
     return layouts, conflicts
+
+
+def _layouts(
+    block: Block,
+    scope: dict[str, str],
+    names: DeclaredNames,
+    layouts: dict[str, str],
+    conflicts: list[Refusal],
+) -> None:
+    scope = dict(scope)
+    for s in block.statements:
+        if isinstance(s, FragmentDecl):
+            scope[s.name] = names.new(s.name)
+        if isinstance(s, FragmentLoad) and s.fragment.use != "accumulator":
+            first = layouts.setdefault(scope.get(s.name, s.name), s.layout)
+            if first != s.layout:
+                reason = f"loaded as {s.layout} here and as {first} before"
+                cure = "declare a second fragment"
+                conflicts.append(Refusal("R10", f"fragment '{s.name}'", reason, s.line, cure))
+        for inner in blocks(s):
+            _layouts(inner, scope, names, layouts, conflicts)
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """Refusals of a kernel; identities of scalar statements that are wrong, and of accesses."""
+
+    refusals: list[Refusal]
+    wrong: frozenset[int]
+    skipped: frozenset[int]
 
 
 def check_kernel(
@@ -88,16 +143,18 @@ def check_kernel(
     via: type[Via],
     block: tuple[int, int, int] | None = None,
     faithful: bool = False,
-) -> list[Refusal]:
+) -> Checked:
     """All refusals of a kernel that need no values, in the order of its lines."""
     out = list(_launch(kernel, target, version, block))
-    out += _declarations(kernel)
-    number = sm_number(target)
-    walk = _Walk(kernel, via, faithful, number, version)
+    out += _declarations(kernel, version)
+    walk = _Walk(kernel, via, faithful, sm_number(target), version)
     walk.run()
     out += walk.out
+    if not {r.code for r in out} & {"R11", "R12", "R13", "R31"}:
+        out += walk.floors()
     out += operand_layouts(kernel)[1]
-    return sorted(out, key=lambda r: r.line)
+    ordered = sorted(out, key=lambda r: r.line)
+    return Checked(ordered, frozenset(walk.wrong), frozenset(walk.skipped))
 
 
 def _launch(
@@ -150,15 +207,28 @@ def _components(kernel: Kernel) -> Iterator[str]:
                 pass
 
 
-def _declarations(kernel: Kernel) -> Iterator[Refusal]:
+def _name_reason(name: str) -> str:
+    """Why something cannot have a name; empty if it can."""
+    if not _NAME.fullmatch(name):
+        return "no name that PTX has"
+    if name in KEYWORDS:
+        return "the text form of kernels has this word"
+    return "an intrinsic has the name" if name in INTRINSICS else ""
+
+
+def _declarations(kernel: Kernel, version: tuple[int, int]) -> Iterator[Refusal]:
     """Names, types and extents of parameters and arrays."""
-    if not _NAME.fullmatch(kernel.name):
+    if not _NAME.fullmatch(kernel.name) or kernel.name == "WARP_SZ":
         yield Refusal("R28", f"kernel '{kernel.name}'", "no name that PTX has")
+    for a in kernel.arrays:
+        if kernel.name in (f"shared_{a.name}", f"constant_{a.name}"):
+            yield Refusal("R28", f"kernel '{kernel.name}'", f"the array '{a.name}' has this name")
     seen: set[str] = set()
     for thing in (*kernel.params, *kernel.arrays):
         what = f"'{thing.name}'"
-        if not _NAME.fullmatch(thing.name):
-            yield Refusal("R28", what, "no name that PTX has")
+        reason = _name_reason(thing.name)
+        if reason:
+            yield Refusal("R28", what, reason)
         if thing.name in seen:
             yield Refusal("R28", what, "declared twice")
         seen.add(thing.name)
@@ -173,6 +243,10 @@ def _declarations(kernel: Kernel) -> Iterator[Refusal]:
                 known = tuple(ELEMENTS)
         if type_ not in known:
             yield Refusal("R28", what, f"no type {type_} here; there are {', '.join(known)}")
+    size = sum(12 if p.buffer else ELEMENTS.get(p.type, 8) // 8 for p in kernel.params)
+    most = _MAX_PARAMETERS[version >= (8, 1)]
+    if size > most:
+        yield Refusal("R37", "parameters", f"{size} bytes, but a kernel has {most}")
     yield from _extents(kernel.arrays)
 
 
@@ -195,7 +269,7 @@ def _extents(arrays: tuple[Array, ...]) -> Iterator[Refusal]:
             totals["constant"] += used
             if a.element not in SCALARS:
                 yield Refusal("R28", f"'{a.name}'", f"no constants of {a.element} can be written")
-            elif a.element.startswith("int"):
+            else:
                 yield from _constants(a)
     for space, limit in (("shared", _MAX_STATIC), ("constant", _MAX_CONSTANT)):
         if totals[space] > limit:
@@ -204,10 +278,11 @@ def _extents(arrays: tuple[Array, ...]) -> Iterator[Refusal]:
 
 
 def _constants(a: Constant) -> Iterator[Refusal]:
-    bits = ELEMENTS[a.element]
     for value in a.values:
-        if not isinstance(value, int) or not -(1 << bits - 1) <= value < 1 << bits - 1:
-            yield Refusal("R28", f"'{a.name}'", f"{value} is no {a.element}")
+        try:
+            type_of(Const(value, a.element), Types({}, frozenset()))
+        except TypeErrors:
+            yield Refusal("R28", f"'{a.name}'", f"{str(value)[:24]} is no {a.element}")
 
 
 class _Walk:
@@ -233,9 +308,35 @@ class _Walk:
         #: fragments of A and B that every path has loaded, by declaration
         self.loaded: set[tuple[int, str]] = set()
         self.line = 0
+        self.current: Statement | None = None
+        self.wrong: set[int] = set()
+        self.skipped: set[int] = set()
+        #: all fragments, with the line and name of the first of each kind
+        self.seen: dict[Fragment, tuple[int, str]] = {}
+        self.said: set[tuple[str, str]] = set()
 
     def add(self, code: str, what: str, reason: str, help: str = "") -> None:
         self.out.append(Refusal(code, what, reason, self.line, help))
+        if isinstance(self.current, FragmentLoad | FragmentStore):
+            if code in _UNKNOWABLE:
+                self.skipped.add(id(self.current))
+        elif code in ("R17", "R21", "R28") and self.current is not None:
+            self.wrong.add(id(self.current))
+
+    def floors(self) -> list[Refusal]:
+        """Fragments that the target or the version does not have, each component once."""
+        out: dict[str, Refusal] = {}
+        for f, (line, name) in self.seen.items():
+            needs = self.via.floor(f)
+            reason = ""
+            if self.number is not None and self.number < needs.sm:
+                reason = f"{f.component} needs sm_{needs.sm}"
+            elif self.version < needs.since:
+                reason = f"{f.component} needs PTX ISA {needs.since[0]}.{needs.since[1]}"
+            if reason:
+                refusal = Refusal("R31", f"fragment '{name}'", reason, line)
+                out.setdefault(f.component, refusal)
+        return list(out.values())
 
     def run(self) -> None:
         needs = self._needs()
@@ -268,7 +369,7 @@ class _Walk:
         self.fragments.pop()
 
     def statement(self, s: Statement) -> None:
-        self.line = s.line
+        self.line, self.current = s.line, s
         match s:
             case FragmentDecl():
                 self.declare(s)
@@ -291,20 +392,32 @@ class _Walk:
             if isinstance(s, For):
                 self.types.pop()
             after.append(self.loaded)
-        if isinstance(s, If) and s.other is not None:
-            self.loaded = after[0] & after[1]
-        elif isinstance(s, Block):
-            self.loaded = after[0]
-        else:  # a branch that may not be taken, a loop that may not run
-            self.loaded = before
+        self.loaded = self._behind(s, before, after)
+
+    @staticmethod
+    def _behind(
+        s: Statement, before: set[tuple[int, str]], after: list[set[tuple[int, str]]]
+    ) -> set[tuple[int, str]]:
+        """What every way through a statement with blocks has loaded."""
+        match s:
+            case If(_, then, other):
+                ways = [after[0], before if other is None else after[1]]
+                ends = [_ends(then), other is not None and _ends(other)]
+                left = [way for way, end in zip(ways, ends, strict=True) if not end]
+                return set.intersection(*left) if left else before
+            case For(_, Const(low), Const(high)) if low <= high:
+                return after[0]
+            case Block():
+                return after[0]
+            case _:  # a loop that may not run
+                return before
 
     def scalars(self, s: Statement) -> None:
         """Types and names of statements without fragments."""
         match s:
             case Let(name, type_, value, mutable):
                 self.expect(value, type_, f"value of '{name}'")
-                if not _NAME.fullmatch(name):
-                    self.add("R28", f"'{name}'", "no name that PTX has")
+                self.name(name)
                 if not self.types.declare(name, type_, mutable):
                     self.add("R28", f"'{name}'", "declared twice in one block")
             case Assign(name, value):
@@ -328,11 +441,18 @@ class _Walk:
                     self.expect(value, element, f"element of '{buffer}'")
             case If(condition) | While(condition):
                 self.expect(condition, "bool", "condition")
-            case For(_, low, high):
+            case For(name, low, high):
+                self.name(name)
                 self.expect(low, "int32", "bound")
                 self.expect(high, "int32", "bound")
             case _:
                 pass
+
+    def name(self, name: str) -> None:
+        """The name of a variable."""
+        reason = _name_reason(name)
+        if reason:
+            self.add("R28", f"'{name}'", reason)
 
     def element(self, buffer: str) -> str | None:
         """The type of an element that a statement reads or writes by itself."""
@@ -372,12 +492,17 @@ class _Walk:
                 return depth, self.fragments[depth - 1][name]
         return None
 
-    def fragment(self, f: Fragment) -> None:
-        for r in check_fragment(f, self.faithful):
-            self.add(r.code, r.what, r.reason)
+    def fragment(self, name: str, f: Fragment) -> bool:
+        """R1 to R4; whether there is such a fragment."""
+        found = check_fragment(f, self.faithful)
+        for r in found:
+            self.add(r.code, f"fragment '{name}' ({f})", r.reason)
+        if not found:
+            self.seen.setdefault(f, (self.line, name))
+        return not found
 
     def declare(self, s: FragmentDecl) -> None:
-        self.fragment(s.fragment)
+        self.fragment(s.name, s.fragment)
         scope = self.fragments[-1]
         if s.name in scope:
             self.add("R20", f"fragment '{s.name}'", "declared twice in one block")
@@ -389,9 +514,11 @@ class _Walk:
         what = f"fragment '{s.name}'"
         if found is None:
             self.add("R25", what, "not declared")
-            self.fragment(s.fragment)
+            self.fragment(s.name, s.fragment)
         elif found[1] != s.fragment:
             self.add("R27", what, f"declared as {found[1]}, here it is {s.fragment}")
+        elif check_fragment(s.fragment, self.faithful):
+            self.skipped.add(id(s))  # said where it is declared
         if isinstance(s, FragmentStore) and s.fragment.use != "accumulator":
             self.add("R26", what, f"a fragment of use {s.fragment.use} is stored; results are")
         if s.layout not in LAYOUTS:
@@ -422,36 +549,44 @@ class _Walk:
             self.add("R22", what, f"elements {have}, but {s.fragment.component} needs {need}")
 
     def muladd(self, s: MulAdd) -> None:
-        what = f"config '{s.config}'"
+        roles = list(zip((s.a, s.b, s.c, s.target), s.config.fragments(), "ABCD", strict=True))
+        found = {name: self.find(name) for name, _, _ in roles}
         refused = check_config(s.config, self.faithful, self.via.mixes)
+        declared = any(f and check_fragment(f[1], self.faithful) for f in found.values())
         for r in refused:
-            self.add(r.code, r.what, r.reason)
-        if not refused and self.number is not None and self.number >= min_sm:
-            said = (
-                self.version < _FIRST
-                or self.version not in PTX_VERSIONS
-                or (  # by R31, or by R13
-                    self.number < min_sm_int8 and is_8bit(s.config.a)
-                )
-            )
-            if not said:
-                reason = self.via.decline(s.config, self.number, self.version)
-                code = "R31" if "needs" in reason or "ended" in reason else "R32"
-                if reason:
-                    self.add(code, what, reason)
-        a, b, c, d = s.config.fragments()
-        for name, want, role in ((s.a, a, "A"), (s.b, b, "B"), (s.c, c, "C"), (s.target, d, "D")):
-            found = self.find(name)
-            if found is None:
+            if not (declared and r.code in _OF_FRAGMENTS):  # said where it is declared
+                self.add(r.code, r.what, r.reason)
+        if not refused:
+            self.decline(s)
+        for name, want, role in roles:
+            known = found[name]
+            if known is None:
                 self.add("R25", f"fragment '{name}'", "not declared")
-            elif refused:
+            elif refused or check_fragment(known[1], self.faithful):
                 continue
-            elif found[1] != want:
-                reason = f"is {found[1]}, but {role} of the product is {want}"
+            elif known[1] != want:
+                reason = f"is {known[1]}, but {role} of the product is {want}"
                 self.add("R26", f"fragment '{name}'", reason)
-            elif role in "AB" and (found[0], name) not in self.loaded:
+            elif role in "AB" and (known[0], name) not in self.loaded:
                 reason = f"used as {role}, but not loaded on every way to here"
                 self.add("R19", f"fragment '{name}'", reason)
+
+    def decline(self, s: MulAdd) -> None:
+        """R31 and R32, where the target and the version are not refused as a whole."""
+        number, version = self.number, self.version
+        if number is None or number < min_sm or version < _FIRST or version not in PTX_VERSIONS:
+            return
+        if number < min_sm_int8 and is_8bit(s.config.a):
+            return
+        declined = self.via.decline(s.config, number, version)
+        if declined is not None and declined not in self.said:
+            self.said.add(declined)
+            self.add(declined[0], f"config '{s.config}'", declined[1])
+
+
+def _ends(block: Block) -> bool:
+    """Whether no thread comes out of a block."""
+    return bool(block.statements) and isinstance(block.statements[-1], Return)
 
 
 def _scalar(thing: Param | Array) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ptxsim.build import Address, Label, Register, Special
 from ptxsim.build import Kernel as Text
 
-from .check import accessed_buffers, operand_layouts
+from .check import DeclaredNames, accessed_buffers, operand_layouts
 from .facts import Launch
 from .forms import layout_suffix
 from .ir import (
@@ -38,9 +38,8 @@ from .ir import (
     While,
 )
 from .preconditions import SHARED_ALIGN, Check, Preconditions, checked_first
-from .scalars import Buffer, Scalars, Value
+from .scalars import Buffer, Scalars, Value, real_value
 from .via import Tile, Via
-from .vocabulary import Fragment
 from .walk import assigned, expressions, is_cooperative, statements, subexpressions
 
 __all__ = ["Planted", "emit_kernel"]
@@ -66,6 +65,14 @@ def emit_kernel(
     return writer.planted
 
 
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """A fragment: its name among all declarations of the kernel, and its registers."""
+
+    name: str
+    registers: Sequence[Register]
+
+
 class _Writer:
     def __init__(
         self,
@@ -80,7 +87,8 @@ class _Writer:
         self.rule = rule
         self.x = Scalars(text, launch)
         self.layouts = operand_layouts(kernel)[0]
-        self.fragments: list[dict[str, tuple[Fragment, Sequence[Register]]]] = []
+        self.fragments: list[dict[str, _Group]] = []
+        self.names = DeclaredNames()
         self.mutable: set[Register] = set()
         #: checks that hold here
         self.holds: set[Check] = set()
@@ -103,8 +111,8 @@ class _Writer:
         self.block(self.kernel.body)
 
     def _parameters(self, used: set[str]) -> None:
-        accessed = accessed_buffers(self.kernel)
         lengths = self._lengths_used()
+        needed = {*accessed_buffers(self.kernel), *self._buffers_used(), *lengths}
         for p in self.kernel.params:
             if not p.buffer:
                 declared = self.k.parameter(f"param_{p.name}", _REGISTER[p.type])
@@ -115,7 +123,7 @@ class _Writer:
                 f"param_{p.name}", "u64", "global", p.align if p.align > 1 else 0
             )
             length = self.k.parameter(f"length_{p.name}", "u32")
-            if p.name not in accessed and p.name not in self._buffers_used() | lengths:
+            if p.name not in needed:
                 continue
             base = self.k.new("ld.param.u64", "b64", Address(pointer))
             base = self.k.new("cvta.to.global.u64", "b64", base)
@@ -151,7 +159,8 @@ class _Writer:
         return Value(register, p.type)
 
     def _arrays(self) -> None:
-        accessed = accessed_buffers(self.kernel)
+        accessed, lengths = accessed_buffers(self.kernel), self._lengths_used()
+        needed = {*accessed, *self._buffers_used(), *lengths}
         for a in self.kernel.arrays:
             bits = max(ELEMENTS[a.element], 8)
             name, count = f"{a.name}", a.size
@@ -169,16 +178,14 @@ class _Writer:
                 case Constant(_, element, values):
                     kind = {"int32": "s32", "int64": "s64", "float32": "f32"}.get(element, "f64")
                     real = kind.startswith("f")
-                    array = self.k.constant(
-                        f"constant_{name}", tuple(float(v) if real else v for v in values),
-                        bits // 8, kind,
-                    )  # fmt: skip
+                    given = tuple(real_value(v, element) if real else v for v in values)
+                    array = self.k.constant(f"constant_{name}", given, bits // 8, kind)
                     space = "const"
-            if a.name not in set(accessed) | self._buffers_used() | self._lengths_used():
+            if a.name not in needed:
                 continue
             base = self.k.new("mov.u64", "b64", array)
             length: Register | int = a.size or 0
-            if a.size is None and a.name in self._lengths_used():
+            if a.size is None and a.name in lengths:
                 octets = self.k.new("mov.u32", "b32", Special("%dynamic_smem_size"))
                 each = ELEMENTS[a.element]
                 if each >= 8:
@@ -285,13 +292,15 @@ class _Writer:
 
     def _for(self, s: For) -> None:
         """The bound is tested before the body and after it, so that no counter overflows."""
+        first, last = self.x.expr(s.low), self.x.expr(s.high)
         if id(s) in self.found.votes:
-            for e in (s.low, s.high):
-                if isinstance(self.x.expr(e).operand, Register):
+            for e, bound in ((s.low, first), (s.high, last)):
+                if isinstance(bound.operand, Register):
+                    self.x.known = {e: bound}
                     self._check(Check("same", index=e), s.line)
+            self.x.known = {}
         counter = self.x.register("int32")
-        self.x.move(counter, self.x.expr(s.low))
-        last = self.x.expr(s.high)
+        self.x.move(counter, first)
         if last.operand in self.mutable:
             copy = self.x.register("int32")
             self.x.move(copy, last)
@@ -406,19 +415,27 @@ class _Writer:
         self.k.emit("trap", guard=wrong)
 
     def _bounds(self, check: Check) -> None:
-        """Behind the last line; in 64 bits nothing overflows."""
+        """The first element lies at most so far that the last line ends in the buffer.
+
+        The span of a tile and a length fit into 64 bits with room to spare; an index may not.
+        """
         first = self.x.wide(self.x.expr(_given(check.index)))
         stride = self._value(check.stride)
-        if isinstance(stride, int):
-            span = (check.lines - 1) * stride + check.amount
-            end = self.k.new("add.s64", "b64", first, span)
-        else:
-            end = self.k.new("mad.wide.s32", "b64", stride, check.lines - 1, first)
-            self.k.emit("add.s64", end, end, check.amount)
         length = self.x.buffers[check.buffer].length
         if isinstance(length, Register):
             length = self.k.new("cvt.u64.u32", "b64", length)
-        self._trap_if("gt", "s64", end, length)
+        if isinstance(stride, int):
+            span = (check.lines - 1) * stride + check.amount
+            last: Register | int = (
+                length - span
+                if isinstance(length, int)
+                else self.k.new("sub.s64", "b64", length, span)
+            )
+        else:
+            spanned = self.k.new("mul.wide.s32", "b64", stride, check.lines - 1)
+            last = self.k.new("sub.s64", "b64", length, spanned)
+            self.k.emit("sub.s64", last, last, check.amount)
+        self._trap_if("gt", "s64", first, last)
 
     def _same(self, check: Check) -> None:
         """Every lane compares its value with that of lane 0."""
@@ -438,14 +455,19 @@ class _Writer:
         """The registers of a fragment; an accumulator that is read before it is written is 0."""
         type_, count = self.via.registers(s.fragment)
         group = self.k.registers(type_, count)
-        self.fragments[-1][s.name] = (s.fragment, group)
+        self.fragments[-1][s.name] = _Group(self.names.new(s.name), group)
         if s.fragment.use == "accumulator" and not _written_first(s.name, rest):
             zero = 0.0 if type_.startswith("f") else 0
             for register in group:
                 self.k.emit(f"mov.{type_}", register, zero)
 
+    def group(self, name: str) -> _Group:
+        """The fragment that a name means here."""
+        return next(f[name] for f in reversed(self.fragments) if name in f)
+
     def fragment(self, name: str) -> Sequence[Register]:
-        return next(f[name] for f in reversed(self.fragments) if name in f)[1]
+        """The registers of a fragment."""
+        return self.group(name).registers
 
     def emit_op(self, s: FragmentLoad | FragmentStore | MulAdd) -> None:
         """One statement of cooperative matrices."""
@@ -461,7 +483,10 @@ class _Writer:
         """Address and stride of a tile, behind the checks that nothing before has made."""
         space = self.x.buffers[s.buffer].space
         checks = [c for c in self.found.accesses[id(s)].checks if c not in self.holds]
+        access = self.found.accesses[id(s)]
         self.x.known = {e: self.x.expr(e) for e in (s.index, s.stride)}
+        for plain, e in ((access.index, s.index), (access.stride, s.stride)):
+            self.x.known[plain] = self.x.known[e]
         for check in checks:  # of the index, before there is an address
             if check.kind in ("index", "bounds", "same"):
                 self._check(check, s.line)
@@ -485,7 +510,7 @@ class _Writer:
 
     def operand_layout(self, name: str) -> str:
         """The layout that an operand was loaded with."""
-        return self.layouts[name]
+        return self.layouts[self.group(name).name]
 
 
 def _given(e: Expression | None) -> Expression:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TypeAlias
 
 import numpy as np
@@ -52,14 +53,22 @@ def fact_of(expression: Expression, env: Env, launch: Launch) -> Fact:
             return env[name]
         case Intrinsic(name):
             return _intrinsic(name, launch)
-        case Length():
-            return Fact.of("int32", Range(0, 2**31 - 1))
+        case Length(buffer):
+            # the length of a parameter may have all 32 bits
+            known = getattr(launch.arrays.get(buffer), "size", None)
+            return Fact.of("int32", None if known is None else exactly(known))
         case Element(buffer):
             return _element(launch.element(buffer))
         case Cast(type_, operand):
             return converted(fact_of(operand, env, launch), type_)
         case Unary(op, operand):
             return _unary(op, fact_of(operand, env, launch))
+        case Binary("sub", left, Binary("mod" | "bitand" as op, inner, Const(n)) as rest) if (
+            left == inner and int(n) % 32 == (0 if op == "mod" else 31) and n
+        ):
+            # the first thread of a whole number of warps
+            fact = _binary("sub", fact_of(left, env, launch), fact_of(rest, env, launch))
+            return replace(fact, spread=min(fact.spread, Spread.OPEN))
         case Binary(op, left, right):
             return _binary(op, fact_of(left, env, launch), fact_of(right, env, launch))
 

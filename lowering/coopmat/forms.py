@@ -19,6 +19,7 @@ __all__ = [
     "elt_name",
     "elt_of",
     "floor",
+    "fragment_floor",
     "is_8bit",
     "is_int32",
     "layout_suffix",
@@ -177,6 +178,17 @@ class Floor:
     sm: int
     since: tuple[int, int]
     until: tuple[int, int] = (99, 0)
+
+
+def fragment_floor(fragment: Fragment) -> Floor:
+    """From where on wmma has a fragment that :func:`check_fragment` lets pass."""
+    component, k = fragment.component, fragment.shape.k
+    if component == "f16" or (component == "f32" and k == 16):
+        return Floor(min_sm, (6, 3))
+    if is_8bit(component) or (is_int32(component) and k == 16):
+        return Floor(min_sm_int8, (6, 3))
+    small = component in ("s4", "u4", "b1") or is_int32(component)
+    return Floor(75, (6, 3)) if small else Floor(80, (7, 0))
 
 
 def floor(config: Config) -> Floor:

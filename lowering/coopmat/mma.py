@@ -13,6 +13,7 @@ from typing import ClassVar
 from ptxsim.build import Address, Kernel, Register, Special
 from ptxsim.errors import UsageError
 
+from .forms import Floor
 from .mma_tiles import ACCUMULATORS, FACTORS, Spread, register_type, spread
 from .via import Tile
 from .vocabulary import COMPONENTS, Config, Fragment
@@ -44,18 +45,26 @@ class Mma:
     # --- what there is ----------------------------------------------------------------------------
 
     @classmethod
-    def decline(cls, config: Config, target: int, version: tuple[int, int]) -> str:
-        """Why a config cannot be computed on a target number; empty if it can."""
+    def floor(cls, fragment: Fragment) -> Floor:
+        """From where on there is a fragment."""
+        return Floor(_TARGET, _VERSION)
+
+    @classmethod
+    def decline(
+        cls, config: Config, target: int, version: tuple[int, int]
+    ) -> tuple[str, str] | None:
+        """Code and reason why a config cannot be computed on a target number."""
         if config.scope != "subgroup":
-            return f"mma.sync multiplies in a subgroup, not in the scope {config.scope}"
+            return "R32", f"mma.sync multiplies in a subgroup, not in the scope {config.scope}"
         if target < _TARGET:
-            return _too_old(target)
+            return "R31", _too_old(target)
         need = _AND_VERSION if config.modifier == "and" else _VERSION
         if version < need:
             what = "with the modifier and" if config.modifier == "and" else f"of {config.shape}"
             floor, have = (f"{major}.{minor}" for major, minor in (need, version))
-            return f"mma.sync {what} needs PTX ISA {floor}, not {have}"
-        return _types_decline(config) or _modifier_decline(config)
+            return "R31", f"mma.sync {what} needs PTX ISA {floor}, not {have}"
+        reason = _types_decline(config) or _modifier_decline(config)
+        return ("R32", reason) if reason else None
 
     @classmethod
     def registers(cls, fragment: Fragment) -> tuple[str, int]:

@@ -9,7 +9,7 @@ at one of 16.  ``ptx`` is the rule of the PTX ISA (Matrix Storage for WMMA; wmma
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
 from math import gcd
 
@@ -28,11 +28,11 @@ from .ir import (
     FragmentStore,
     If,
     Kernel,
-    Param,
     Shared,
     Statement,
     While,
 )
+from .lets import Lets
 from .refusals import Refusal
 from .text import expression_text
 from .via import Via
@@ -41,6 +41,8 @@ from .walk import blocks, is_cooperative, names, reads_memory, returns, statemen
 __all__ = ["RULES", "SHARED_ALIGN", "Access", "Check", "Preconditions", "examine"]
 
 RULES = ("ptx", "cuda")
+#: More elements than this no buffer has: its length is a parameter of 32 bits.
+_MAX_LENGTH = 1 << 32
 #: Where an array in shared memory starts that a fragment is loaded from or stored to.
 SHARED_ALIGN = 32
 
@@ -104,6 +106,9 @@ class Access:
     """A load or store: the checks it needs, and what needs none with the reason."""
 
     statement: FragmentLoad | FragmentStore
+    #: index and stride, with variables of one value replaced by what they were given
+    index: Expression
+    stride: Expression
     checks: list[Check] = field(default_factory=list)
     proved: list[tuple[str, str]] = field(default_factory=list)
 
@@ -121,19 +126,35 @@ class Preconditions:
 
 
 def examine(
-    kernel: Kernel, launch: Launch, via: type[Via], rule: str, bounds: bool
+    kernel: Kernel,
+    launch: Launch,
+    via: type[Via],
+    rule: str,
+    bounds: bool,
+    skipped: Container[int] = (),
 ) -> Preconditions:
-    """Walk a kernel with what is known of its values; every statement must be its own object."""
-    walk = _Walk(kernel, launch, via, rule, bounds)
+    """Walk a kernel with what is known of its values; every statement must be its own object.
+
+    Accesses among the ``skipped`` identities are not looked at: they are refused already.
+    """
+    walk = _Walk(kernel, launch, via, rule, bounds, skipped)
     walk.block(kernel.body, entry_env(kernel, launch), Spread.BLOCK, again=False)
     return walk.out
 
 
 class _Walk:
     def __init__(
-        self, kernel: Kernel, launch: Launch, via: type[Via], rule: str, bounds: bool
+        self,
+        kernel: Kernel,
+        launch: Launch,
+        via: type[Via],
+        rule: str,
+        bounds: bool,
+        skipped: Container[int],
     ) -> None:
         self.launch, self.via, self.rule, self.bounds = launch, via, rule, bounds
+        self.skipped = skipped
+        self.lets = Lets()
         self.buffers = {x.name: x for x in (*kernel.params, *kernel.arrays)}
         self.out = Preconditions()
         #: whether a statement of cooperative matrices can come after the current one
@@ -146,10 +167,14 @@ class _Walk:
         """``again``: cooperative statements can come after the block, ``spread``: how threads
         that are here differ."""
         rest = [any(map(is_cooperative, statements(Block((s,))))) for s in block.statements]
+        outside = self.lets
+        self.lets = outside.inner()
         for number, s in enumerate(block.statements):
             later = again or any(rest[number + 1 :])
             self.statement(s, env, spread, later)
+            self.lets.see(s)
             env = after(s, env, self.launch)
+        self.lets = outside
         return env
 
     def statement(self, s: Statement, env: Env, spread: Spread, later: bool) -> None:
@@ -165,12 +190,15 @@ class _Walk:
                 self.block(then, assume(condition, True, env, self.launch), here, later)
                 if other is not None:
                     self.block(other, assume(condition, False, env, self.launch), here, later)
-            case For(_, low, high, body):
+            case For(name, low, high, body):
+                outside, self.lets = self.lets, self.lets.inner()
+                self.lets.hide(name)
                 first, last = (fact_of(e, env, self.launch) for e in (low, high))
                 if first.high <= last.low:
                     self.out.runs.add(id(s))
                 here = max(spread, self.branches(s, [(low, first), (high, last)], later))
                 self.block(body, loop_env(s, env, self.launch), here, self.inside(s, later))
+                self.lets = outside
             case While(condition, body):
                 start = fact_of(condition, env, self.launch)
                 if start.low == 1:
@@ -232,10 +260,11 @@ class _Walk:
     # --- accesses -------------------------------------------------------------------------------
 
     def access(self, s: FragmentLoad | FragmentStore, env: Env) -> None:
-        access = self.out.accesses[id(s)] = Access(s)
-        buffer = self.buffers.get(s.buffer)
-        if buffer is None or (isinstance(buffer, Param) and not buffer.buffer):
-            return  # refused by name
+        plain = self.lets.plain(s.index), self.lets.plain(s.stride)
+        access = self.out.accesses[id(s)] = Access(s, *plain)
+        if id(s) in self.skipped:
+            return
+        buffer = self.buffers[s.buffer]
         index, stride = (fact_of(e, env, self.launch) for e in (s.index, s.stride))
         space = "shared" if isinstance(buffer, Shared) else "global"
         align, step = 32, 16
@@ -264,10 +293,10 @@ class _Walk:
             reason += f"; {align} bytes are needed"
             self.refuse(s, "R33", f"{s.buffer}[{text}]", reason)
         elif modulus < whole:
-            access.checks.append(Check("address", s.buffer, s.index, align=align))
+            access.checks.append(Check("address", s.buffer, access.index, align=align))
         elif known % align == 0:
             reason = f"{what}, {text} is a multiple of {whole // bits}"
-            check = Check("address", s.buffer, s.index, align=align)
+            check = Check("address", s.buffer, access.index, align=align)
             access.proved.append((str(check), reason))
         else:
             access.checks.append(Check("base", s.buffer, align=align, amount=rest // 8))
@@ -279,7 +308,7 @@ class _Walk:
         length = line_of(s)[1]
         packed = self.rule == "ptx" and self.via.packs and length % step != 0
         check = Check(
-            "stride", "", None, s.stride, align=step, amount=length if packed else 0
+            "stride", "", None, access.stride, align=step, amount=length if packed else 0
         )  # fmt: skip
         text = expression_text(s.stride)
         modulus = step if stride.modulus == 0 else gcd(step, stride.modulus)
@@ -297,7 +326,7 @@ class _Walk:
     def line(self, access: Access, stride: Fact) -> None:
         s = access.statement
         length = line_of(s)[1]
-        check = Check("line", "", None, s.stride, amount=length)
+        check = Check("line", "", None, access.stride, amount=length)
         text = expression_text(s.stride)
         if stride.high < length:
             reason = f"is less than a line of {length} elements"
@@ -309,7 +338,7 @@ class _Walk:
 
     def same(self, access: Access, index: Fact, stride: Fact) -> None:
         s = access.statement
-        for e, fact, what in ((s.index, index, "index"), (s.stride, stride, "stride")):
+        for e, fact, what in ((access.index, index, "index"), (access.stride, stride, "stride")):
             text = expression_text(e)
             check = Check("same", index=e) if what == "index" else Check("same", stride=e)
             if fact.spread == Spread.LANE:
@@ -331,11 +360,14 @@ class _Walk:
         if index.high < 0:
             self.refuse(s, "R33", f"index {text}", "is negative")
             return
+        if index.low >= _MAX_LENGTH:
+            self.refuse(s, "R33", f"index {text}", "is larger than any buffer")
+            return
         if self.bounds and size is not None and last > size:
             reason = f"the tile ends at {last}, but '{s.buffer}' has {size} elements"
             self.refuse(s, "R33", f"{s.buffer}[{text}]", reason)
             return
-        check = Check("index", "", s.index)
+        check = Check("index", "", access.index)
         if index.low >= 0:
             if not isinstance(s.index, Const):
                 access.proved.append((str(check), f"{text} is at least {index.low}"))
@@ -343,7 +375,7 @@ class _Walk:
             access.checks.append(check)
         if not self.bounds:
             return
-        inside = Check("bounds", s.buffer, s.index, s.stride, amount=length, lines=lines)
+        inside = Check("bounds", s.buffer, access.index, access.stride, amount=length, lines=lines)
         end = index.high + (lines - 1) * stride.high + length
         if size is not None and end <= size:
             reason = f"it ends at {end} at most, '{s.buffer}' has {size} elements"

@@ -22,9 +22,9 @@ from .ir import (
     Unary,
     Var,
 )
-from .walk import names, reads_memory
+from .walk import reads_memory
 
-__all__ = ["Buffer", "Scalars", "Value"]
+__all__ = ["Buffer", "Scalars", "Value", "real_value"]
 
 #: Register class and instruction type of each type of the IR.
 _REGISTER = {"int32": "b32", "int64": "b64", "float32": "f32", "float64": "f64", "bool": "pred"}
@@ -54,6 +54,12 @@ class Buffer:
     def bits(self) -> int:
         """Bits of an element."""
         return ELEMENTS[self.element]
+
+
+def real_value(value: int | float, type_: str) -> float:
+    """A number as a float of its type; what is too large for float32 is infinite."""
+    with np.errstate(over="ignore"):
+        return float(np.float32(value)) if type_ == "float32" else float(value)
 
 
 class Scalars:
@@ -94,33 +100,37 @@ class Scalars:
 
     def expr(self, e: Expression, into: Register | None = None) -> Value:
         """Write an expression; the result is in ``into`` only if it took an instruction."""
-        known = self.known.get(e) or self._constant(e)
+        known = self.known.get(e) if self.known else None
         if known is not None:
             return known
         match e:
+            case Const(value, type_):
+                return Value(int(value) if type_ == "bool" else value, type_)
             case Var(name):
                 return self.find(name)
             case Intrinsic(name):
-                return Value(self.intrinsics[name], "int32")
+                return self._folded(e) or Value(self.intrinsics[name], "int32")
             case Length(buffer):
                 return Value(self.buffers[buffer].length, "int32")
             case Element(buffer, index):
                 return self._element(buffer, index, into)
             case Cast(type_, operand):
-                return self._cast(type_, self.expr(operand), into)
+                a = self.expr(operand)
+                return self._folded(Cast(type_, _constant(a)), a) or self._cast(type_, a, into)
             case Unary(op, operand):
-                return self._unary(op, self.expr(operand), into)
+                a = self.expr(operand)
+                return self._folded(Unary(op, _constant(a)), a) or self._unary(op, a, into)
             case Binary("and" | "or" as op, left, right) if reads_memory(right):
                 return self._short_circuit(op, left, right)
             case Binary(op, left, right):
-                return self._binary(op, self.expr(left), self.expr(right), into)
+                a, b = self.expr(left), self.expr(right)
+                both = Binary(op, _constant(a), _constant(b))
+                return self._folded(both, a, b) or self._binary(op, a, b, into)
         raise AssertionError(e)
 
-    def _constant(self, e: Expression) -> Value | None:
-        """The value of an expression that no run can change."""
-        if isinstance(e, Const):
-            return Value(int(e.value) if e.type == "bool" else e.value, e.type)
-        if names(e) or reads_memory(e):
+    def _folded(self, e: Expression, *operands: Value) -> Value | None:
+        """The value of an operation on integers that are known, if it is known too."""
+        if any(isinstance(v.operand, Register | float) for v in operands):
             return None
         fact = fact_of(e, {}, self.launch)
         if fact.type not in ("int32", "int64", "bool") or fact.modulus or fact.lanes is not None:
@@ -139,10 +149,7 @@ class Scalars:
             self.move(target, value)
             return target
         if value.type.startswith("float") and not isinstance(value.operand, Register):
-            with np.errstate(over="ignore"):  # too large for f32 is infinite
-                return float(
-                    np.float32(value.operand) if value.type == "float32" else value.operand
-                )
+            return real_value(value.operand, value.type)
         return value.operand
 
     def _unary(self, op: str, value: Value, into: Register | None) -> Value:
@@ -230,7 +237,7 @@ class Scalars:
         buffer, value = self.buffers[name], self.expr(index)
         at, bits = value.operand, buffer.bits
         if isinstance(at, int):
-            offset = at * bits // 8
+            offset = (at * bits // 8 + (1 << 63)) % (1 << 64) - (1 << 63)
             return self.k.new("add.s64", "b64", buffer.base, offset) if offset else buffer.base
         assert isinstance(at, Register)
         if bits >= 8:
@@ -263,3 +270,11 @@ class Scalars:
             source = self.register(buffer.element)
             self.move(source, stored)
         self.k.emit(f"st.{buffer.space}.{_REGISTER[buffer.element]}", Address(at), source)
+
+
+def _constant(value: Value) -> Const:
+    """A value as a constant; what is in a register has no value here, and counts as 0."""
+    known = not isinstance(value.operand, Register)
+    number = value.operand if known else 0
+    assert not isinstance(number, Register)
+    return Const(bool(number) if value.type == "bool" else number, value.type)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -27,6 +28,8 @@ __all__ = ["TypeErrors", "Types", "type_of"]
 _COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 _INTEGERS = ("int32", "int64")
 _MAX_DEPTH = 200
+#: Larger numbers have no float64.
+_MAX_FLOAT = int(sys.float_info.max)
 
 
 class TypeErrors(Exception):
@@ -150,6 +153,8 @@ def _constant(value: int | float | bool, type_: str) -> str:
         fits = isinstance(value, int) and (type_ == "bool") == isinstance(value, bool)
     if type_ not in SCALARS or not fits:
         raise _wrong(f"constant {value!r}", f"is no {type_}")
+    if not bits and type_ != "bool" and abs(value) > _MAX_FLOAT:
+        raise _wrong(f"constant {str(value)[:24]}", f"does not fit into {type_}")
     if bits and not -(1 << bits - 1) <= value < 1 << bits - 1:
         raise _wrong(f"constant {value}", f"does not fit into {type_}")
     return type_

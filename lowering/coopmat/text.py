@@ -4,7 +4,7 @@ kernel scale(a: float16[], n: int32) block(32, 1, 1) {
   shared tile: float16[256];
   fragment x: a 16x16x16 f16;
   let base: int32 = block_idx_x * 256;
-  load x from a[base] stride n row;
+  load x (a 16x16x16 f16) from a[base] stride n row;
   ...
 }
 """
@@ -57,7 +57,7 @@ from .ir import (
 )
 from .vocabulary import COMPONENTS, LAYOUTS, SCOPES, USES, Config, Fragment, Shape
 
-__all__ = ["TextError", "expression_text", "parse", "to_text"]
+__all__ = ["KEYWORDS", "TextError", "expression_text", "parse", "to_text"]
 
 #: Longest text that is read.
 MAX_CHARACTERS = 1 << 20
@@ -142,6 +142,10 @@ _LEVEL = {
 }  # fmt: skip
 #: What a caller can promise of the address of a buffer, in bytes.
 _ALIGNMENTS = [1 << n for n in range(11)]
+#: Words that no name can be.
+KEYWORDS = frozenset(
+    "barrier constant false for fragment if length let load local muladd return shared store true while".split()
+)
 _SUFFIX = {"int64": "i64", "float32": "f32", "float64": "f64"}
 _TYPES = {suffix: name for name, suffix in _SUFFIX.items()}
 
@@ -342,6 +346,8 @@ class _Builder(Transformer[Token, Any]):
         text = str(c[0])
         type_ = _TYPES[text[-3:]]
         if type_ == "int64":
+            if not text[:-3].isdigit():
+                raise TextError(f"'{text[:24]}' is no int64", *_place(c[0]))
             return Const(int(text[:-3]), type_)
         return Const(_finite(c[0], text[:-3]), type_)
 

@@ -9,7 +9,7 @@ from typing import ClassVar
 from ptxsim.build import Address, Kernel, Operand, Register
 from ptxsim.matrix import wmma_registers
 
-from .forms import floor, layout_suffix, ptx_type
+from .forms import Floor, floor, fragment_floor, layout_suffix, ptx_type
 from .via import Tile
 from .vocabulary import Config, Fragment, Shape
 
@@ -44,16 +44,23 @@ class Wmma:
         self.k = k
 
     @classmethod
-    def decline(cls, config: Config, target: int, version: tuple[int, int]) -> str:
-        """Why a config cannot be computed on a target number; empty if it can."""
+    def floor(cls, fragment: Fragment) -> Floor:
+        """From where on there is a fragment."""
+        return fragment_floor(fragment)
+
+    @classmethod
+    def decline(
+        cls, config: Config, target: int, version: tuple[int, int]
+    ) -> tuple[str, str] | None:
+        """Code and reason why a config cannot be computed on a target number."""
         needs = floor(config)
         if version > needs.until:
-            return f"saturating f16 ended with PTX ISA {needs.until[0]}.{needs.until[1]}"
+            return "R31", f"saturating f16 ended with PTX ISA {needs.until[0]}.{needs.until[1]}"
         if target < needs.sm:
-            return f"{config.a} needs sm_{needs.sm}"
+            return "R31", f"{config.a} needs sm_{needs.sm}"
         if version < needs.since:
-            return f"{config.a} needs PTX ISA {needs.since[0]}.{needs.since[1]}"
-        return ""
+            return "R31", f"{config.a} needs PTX ISA {needs.since[0]}.{needs.since[1]}"
+        return None
 
     @classmethod
     def registers(cls, fragment: Fragment) -> tuple[str, int]:
