@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from argparse import Namespace
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -10,6 +11,8 @@ from ptxsim.diagnostics import did_you_mean
 from ptxsim.errors import UsageError
 from ptxsim.targets import TARGETS
 
+from .coopmat import Refused, TextError, lower_coopmat
+from .coopmat import parse as parse_kernel
 from .copy import COPY_VARIANTS, DTYPES, SCOPES, Copy, Lowered, lower_copy
 from .copy.explain import advice, explain
 from .copy.picture import copy_svg
@@ -17,7 +20,7 @@ from .copy.problem import MAX_ALIGN
 from .dispatch import Declined
 from .layout import LayoutError, parse, parse_tile
 
-__all__ = ["Answer", "copy"]
+__all__ = ["Answer", "coopmat", "copy"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,42 @@ def copy(args: Namespace) -> Answer:
         raise UsageError(str(error)) from None
     picture = copy_svg(lowered) if args.svg is not None else None
     return Answer(text, picture)
+
+
+def coopmat(args: Namespace) -> Answer:
+    """``ptxsim lower coopmat``: the kernel as PTX, or all refusals."""
+    try:
+        kernel = parse_kernel(args.text)
+        lowered = lower_coopmat(
+            kernel, target=args.target, version=_version(args.ptx), block=_block(args.block),
+            via=args.via, rule=args.rule, faithful=args.faithful,
+        )  # fmt: skip
+    except TextError as error:
+        place = f"{args.name}:{error.line}:{error.column}"
+        return Answer(error=f"{place}: error: {error.message}\n", code=3)
+    except Refused as refused:
+        rows = [f"{args.name}:{max(r.line, 1)}: refused: {r.text}" for r in refused.refusals]
+        return Answer(error="\n".join(rows) + "\n", code=1)
+    return Answer(lowered.explain() if args.explain else lowered.text())
+
+
+def _version(text: str | None) -> tuple[int, int] | None:
+    if text is None:
+        return None
+    found = re.fullmatch(r"(\d{1,2})\.(\d{1,2})", text, re.ASCII)
+    if found is None:
+        raise UsageError(f"--ptx {text}: a version such as 8.0 is needed")
+    return int(found[1]), int(found[2])
+
+
+def _block(text: str | None) -> tuple[int, int, int] | None:
+    if text is None:
+        return None
+    found = re.fullmatch(r"(\d{1,6})(?:,(\d{1,6}))?(?:,(\d{1,6}))?", text, re.ASCII)
+    if found is None:
+        raise UsageError(f"--block {text}: one to three numbers such as 32,4 are needed")
+    x, y, z = (int(n or 1) for n in found.groups())
+    return x, y, z
 
 
 def _text(lowered: Lowered, args: Namespace) -> str:

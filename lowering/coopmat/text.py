@@ -4,7 +4,7 @@ kernel scale(a: float16[], n: int32) block(32, 1, 1) {
   shared tile: float16[256];
   fragment x: a 16x16x16 f16;
   let base: int32 = block_idx_x * 256;
-  load x from a[base] stride n row;
+  load x (a 16x16x16 f16) from a[base] stride n row;
   ...
 }
 """
@@ -16,8 +16,8 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from lark import Lark, Token, Transformer, v_args
-from lark.exceptions import UnexpectedInput, VisitError
+from lark import Lark, Token, Transformer, Tree, v_args
+from lark.exceptions import UnexpectedInput, UnexpectedToken, VisitError
 from lark.tree import Meta
 
 from .ir import (
@@ -57,12 +57,14 @@ from .ir import (
 )
 from .vocabulary import COMPONENTS, LAYOUTS, SCOPES, USES, Config, Fragment, Shape
 
-__all__ = ["TextError", "expression_text", "parse", "to_text"]
+__all__ = ["KEYWORDS", "TextError", "expression_text", "parse", "to_text"]
 
 #: Longest text that is read.
 MAX_CHARACTERS = 1 << 20
 #: Deepest nesting of expressions and blocks.
 MAX_DEPTH = 100
+#: Deepest tree of operators and blocks.
+MAX_NODES = 200
 
 _GRAMMAR = r"""
 start: "kernel" NAME "(" [param ("," param)*] ")" [block_shape] "{" array* statement* "}"
@@ -88,8 +90,9 @@ block: "{" statement* "}"
     | "barrier" [NAME] ";" -> barrier
     | "return" ";" -> return_
     | block
-fragment: NAME SHAPE NAME [NAME]
-config: SHAPE NAME "*" NAME "+" NAME "->" NAME [SATURATING] [MODIFIER] [NAME]
+fragment: NAME SHAPE NAME [scope]
+config: SHAPE NAME "*" NAME "+" NAME "->" NAME [SATURATING] [MODIFIER] [scope]
+scope: NAME | QUEUE_FAMILY
 ?expr: or_
 ?or_: and_ | or_ "||" and_ -> or_op
 ?and_: compare | and_ "&&" compare -> and_op
@@ -103,6 +106,7 @@ config: SHAPE NAME "*" NAME "+" NAME "->" NAME [SATURATING] [MODIFIER] [NAME]
     | NAME -> name | NAME "[" expr "]" -> element | "length" "(" NAME ")" -> length
     | NAME "(" expr ")" -> cast | "(" expr ")"
 MUT: "mut"
+QUEUE_FAMILY.3: "queue-family"
 SATURATING: "saturating"
 MODIFIER.3: /\b(xor|and|rn|rz|rm|rp)\b/
 BOOL.3: /\b(true|false)\b/
@@ -117,7 +121,7 @@ PLUS: "+"
 PRODUCT: "*" | "/" | "%"
 UNARY: "!" | "~"
 MINUS: "-"
-NAME: /(?!(true|false)\b)[A-Za-z_][A-Za-z0-9_\-]*(?<!-)/
+NAME: /(?!(true|false)\b)[A-Za-z_][A-Za-z0-9_]*/
 COMMENT: /#[^\n]*/
 %import common.WS
 %ignore WS
@@ -138,6 +142,10 @@ _LEVEL = {
 }  # fmt: skip
 #: What a caller can promise of the address of a buffer, in bytes.
 _ALIGNMENTS = [1 << n for n in range(11)]
+#: Words that no name can be.
+KEYWORDS = frozenset(
+    "barrier constant false for fragment if length let load local muladd return shared store true while".split()
+)
 _SUFFIX = {"int64": "i64", "float32": "f32", "float64": "f64"}
 _TYPES = {suffix: name for name, suffix in _SUFFIX.items()}
 
@@ -146,7 +154,7 @@ class TextError(ValueError):
     """A text that is no kernel; ``line`` and ``column`` count from 1."""
 
     def __init__(self, message: str, line: int = 1, column: int = 1) -> None:
-        self.line, self.column = line, column
+        self.message, self.line, self.column = message, line, column
         super().__init__(f"line {line}, column {column}: {message}")
 
 
@@ -158,6 +166,13 @@ def _word(token: Token, known: Any, what: str) -> str:
 
 def _place(token: Token) -> tuple[int, int]:
     return token.line or 1, token.column or 1
+
+
+def _finite(token: Token, digits: str) -> float:
+    value = float(digits)
+    if value in (float("inf"), float("-inf")):
+        raise TextError(f"'{token[:24]}' is larger than any float64", *_place(token))
+    return value
 
 
 def _shape(token: Token) -> Shape:
@@ -285,19 +300,22 @@ class _Builder(Transformer[Token, Any]):
     def return_(self, c: list[Any]) -> Return:
         return Return()
 
+    def scope(self, c: list[Any]) -> str:
+        return _word(c[0], SCOPES, "scope")
+
     def fragment(self, c: list[Any]) -> Fragment:
         use, shape, component, scope = c
         return Fragment(
             _word(use, USES, "use"), _shape(shape), _word(component, COMPONENTS, "component"),
-            "subgroup" if scope is None else _word(scope, SCOPES, "scope"),
+            scope or "subgroup",
         )  # fmt: skip
 
     def config(self, c: list[Any]) -> Config:
         shape, *types, saturating, modifier, scope = c
         a, b, added, result = (_word(t, COMPONENTS, "component") for t in types)
-        held = "subgroup" if scope is None else _word(scope, SCOPES, "scope")
         return Config(
-            _shape(shape), a, b, added, result, saturating is not None, held,
+            _shape(shape), a, b, added, result, saturating is not None,
+            scope or "subgroup",
             "" if modifier is None else str(modifier),
         )  # fmt: skip
 
@@ -310,21 +328,28 @@ class _Builder(Transformer[Token, Any]):
     def and_op(self, c: list[Any]) -> Binary:
         return Binary("and", c[0], c[1])
 
-    def unary(self, c: list[Any]) -> Unary:
-        return Unary(_PREFIX[str(c[0])], c[1])
+    def unary(self, c: list[Any]) -> Unary | Const:
+        op, operand = _PREFIX[str(c[0])], c[1]
+        # the least number, whose absolute value is no number of the type
+        if op == "neg" and isinstance(operand, Const):
+            if operand.value == {"int32": 1 << 31, "int64": 1 << 63}.get(operand.type):
+                return Const(-operand.value, operand.type)
+        return Unary(op, operand)
 
     def integer(self, c: list[Any]) -> Const:
         return Const(int(c[0]))
 
     def number(self, c: list[Any]) -> Const:
-        return Const(float(c[0]), "float32")
+        return Const(_finite(c[0], str(c[0])), "float32")
 
     def typed(self, c: list[Any]) -> Const:
         text = str(c[0])
         type_ = _TYPES[text[-3:]]
         if type_ == "int64":
+            if not text[:-3].isdigit():
+                raise TextError(f"'{text[:24]}' is no int64", *_place(c[0]))
             return Const(int(text[:-3]), type_)
-        return Const(float(text[:-3]), type_)
+        return Const(_finite(c[0], text[:-3]), type_)
 
     def boolean(self, c: list[Any]) -> Const:
         return Const(str(c[0]) == "true", "bool")
@@ -358,16 +383,38 @@ def parse(text: str) -> Kernel:
             line = text.count("\n", 0, at) + 1
             raise TextError(f"nested deeper than {MAX_DEPTH} levels", line, 1)
     try:
-        kernel: Kernel = _Builder().transform(_parser().parse(text))
+        tree = _parser().parse(text)
     except UnexpectedInput as error:
+        ended = isinstance(error, UnexpectedToken) and error.token.type == "$END"
         found = text[error.pos_in_stream or 0 :].split(maxsplit=1)[:1]
-        what = f"'{found[0][:24]}' is not expected here" if found else "the text ends too early"
+        what = "the text ends too early"
+        if found and not ended:
+            what = f"{found[0][:24]!r} is not expected here"
         raise TextError(what, max(error.line, 1), max(error.column, 1)) from None
+    _check_depth(tree)
+    try:
+        kernel: Kernel = _Builder().transform(tree)
     except VisitError as error:
         if isinstance(error.orig_exc, TextError):
             raise error.orig_exc from None
+        if isinstance(error.orig_exc, ValueError):
+            meta = getattr(error.obj, "meta", None)
+            place = getattr(meta, "line", 1), getattr(meta, "column", 1)
+            raise TextError("a number has too many digits", *place) from None
         raise
     return kernel
+
+
+def _check_depth(tree: Tree[Token]) -> None:
+    """Chains of operators nest too; what walks over the IR afterwards calls itself."""
+    level = [tree]
+    for _ in range(MAX_NODES):
+        level = [c for t in level for c in t.children if isinstance(c, Tree)]
+        if not level:
+            return
+    meta = level[0].meta
+    place = getattr(meta, "line", 1), getattr(meta, "column", 1)
+    raise TextError(f"nested deeper than {MAX_NODES} levels", *place)
 
 
 # --- printing -------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from typing import ClassVar, Protocol
 
 from ptxsim.build import Register
 
+from .forms import Floor
 from .vocabulary import Config, Fragment
 
 __all__ = ["Tile", "Via"]
@@ -35,10 +36,21 @@ class Via(Protocol):
     """One set of instructions, writing into one kernel."""
 
     name: ClassVar[str]
+    #: whether lines without gaps are allowed even where they are shorter than the alignment
+    packs: ClassVar[bool]
+    #: whether A and B may differ in sign
+    mixes: ClassVar[bool]
 
     @classmethod
-    def decline(cls, config: Config, target: int, version: tuple[int, int]) -> str:
-        """Why a config cannot be computed on a target number; empty if it can."""
+    def floor(cls, fragment: Fragment) -> Floor:
+        """From where on there is a fragment that :func:`check_fragment` lets pass."""
+
+    @classmethod
+    def decline(
+        cls, config: Config, target: int, version: tuple[int, int]
+    ) -> tuple[str, str] | None:
+        """The code of a refusal and the reason why a config cannot be computed on a target number,
+        or None."""
 
     @classmethod
     def registers(cls, fragment: Fragment) -> tuple[str, int]:

@@ -11,17 +11,22 @@ import sys
 from typing import Any
 
 from ..errors import UsageError
-from .files import write_text
+from .files import read_text, write_text
 
 __all__ = ["DESCRIPTION", "HELP", "add_arguments", "execute"]
 
-HELP = "PTX for a tile copy between registers and shared memory, given by two layouts"
+HELP = "PTX for a tile copy between two layouts, or for a kernel of cooperative matrices"
 DESCRIPTION = "Turn a tile-level description into PTX whose correctness is proved by simulation."
 
 _COPY = (
     "Copy a tile between registers and shared memory. The kernel stages 'src' element by element"
     " into the side that the copy reads and the other side into 'dst', both in logical row-major"
     " order, so that 'dst' must equal 'src'. Exit code 1 and a table of reasons if no variant fits."
+)
+_COOPMAT = (
+    "Lower a kernel with cooperative-matrix statements, in the text form of its IR, to PTX that"
+    " traps where an address or a stride is not aligned. Exit code 1 and every refusal with its"
+    " code and line if something cannot be lowered, 3 if the text is no kernel."
 )
 _EXAMPLE = (
     "example: ptxsim lower copy --register 'S[(8,4,4,2):(4@laneid,1@laneid,2,1)]'"
@@ -32,6 +37,11 @@ _EXAMPLE = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     kinds = parser.add_subparsers(dest="what", metavar="WHAT", title="lowerings", required=True)
+    _add_copy(kinds)
+    _add_coopmat(kinds)
+
+
+def _add_copy(kinds: Any) -> None:
     sub = kinds.add_parser(
         "copy", help="a tile copy", description=_COPY, epilog=_EXAMPLE, allow_abbrev=False
     )
@@ -55,9 +65,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--svg", metavar="FILE", help="also draw both layouts; to '-' only the picture is written")
 
 
+def _add_coopmat(kinds: Any) -> None:
+    sub = kinds.add_parser(
+        "coopmat", help="a kernel of cooperative matrices", description=_COOPMAT, allow_abbrev=False
+    )
+    add = sub.add_argument
+    add("file", metavar="FILE", help="the kernel as text, '-' for standard input")
+    add("--target", default="sm_80", metavar="SM", help="the target (sm_80)")
+    add("--ptx", metavar="X.Y", help="the PTX ISA version (8.0, or the first that has the target)")
+    add("--block", metavar="X[,Y[,Z]]", help="the thread block, where the kernel does not say it")
+    add("--via", default="wmma", metavar="wmma|mma",
+        help="the instructions: wmma, or ldmatrix and mma.sync from sm_80 on (wmma)")  # fmt: skip
+    add("--rule", default="ptx", metavar="ptx|cuda",
+        help="what is tested before an access: all that the PTX ISA demands, or the alignment rule"
+        " of the CUDA C++ guide (ptx)")  # fmt: skip
+    add("--faithful", action="store_true", help="refuse what the original lowering does not lower")
+    add("--explain", action="store_true",
+        help="print which tests were planted where, and which were proved needless")  # fmt: skip
+
+
 def execute(args: argparse.Namespace) -> int:
     """Run the command."""
-    answer = getattr(_lowering(), args.what)(args)
+    lowering = _lowering()
+    if args.what == "coopmat":
+        args.name, args.text = read_text(args.file)
+    answer = getattr(lowering, args.what)(args)
     if answer.picture is not None:
         write_text(args.svg, answer.picture)
     sys.stdout.write(answer.output)

@@ -16,6 +16,7 @@ from lowering.coopmat.ir import (
     Element,
     Expression,
     For,
+    FragmentDecl,
     If,
     Intrinsic,
     Kernel,
@@ -140,3 +141,10 @@ kernel k(a: bit[] align 32, n: int32) {
         parse("kernel k(a: bit[] align 24) {}")
     with pytest.raises(TextError, match="'n' is no buffer and has no alignment"):
         parse("kernel k(n: int32 align 4) {}")
+
+
+def test_a_minus_needs_no_spaces_and_every_scope_can_be_written() -> None:
+    text = "kernel k(n: int32) { let m: int32 = n-1; fragment x: a 16x16x16 f16 queue-family; }"
+    let, fragment = parse(text).body.statements
+    assert let == Let("m", "int32", Binary("sub", Var("n"), Const(1)))
+    assert isinstance(fragment, FragmentDecl) and fragment.fragment.scope == "queue-family"

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
+
 import pytest
 
+from lowering.coopmat.seed import SEED_NAMES
 from lowering.coopmat.vocabulary import (
     Available,
     Config,
@@ -110,3 +113,28 @@ class TestVerdict:
 def test_find_config_prefers_the_one_that_does_not_saturate() -> None:
     assert find_config(SUPPORT, "s8", "s8", "s32", "s32") == S8
     assert find_config(SUPPORT, "f32", "f32", "f32", "f32") is None
+
+
+@pytest.mark.parametrize("name", SEED_NAMES)
+def test_every_function_of_the_seed_is_here(name: str) -> None:
+    parts = SEED_NAMES[name].split(".")
+    found: object = None
+    for count in range(len(parts) - 1, 0, -1):
+        try:
+            found = importlib.import_module(".".join(parts[:count]))
+        except ModuleNotFoundError:
+            continue
+        for part in parts[count:]:
+            found = getattr(found, part)
+        break
+    assert found is not None
+
+
+def test_all_functions_of_the_seed_are_named() -> None:
+    """As the issue lists them."""
+    assert " ".join(SEED_NAMES) == (
+        "min_sm min_sm_int8 shape_16 refuse check_fragment is_8bit is_int32 check_config"
+        " operand_layouts accessed_buffers sm_number check_kernel regs_text layout_suffix elt_of"
+        " elt_name ptx_type frag_reg_count operand_layout emit_decl emit_access emit_load"
+        " emit_store emit_muladd emit_op"
+    )
