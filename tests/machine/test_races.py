@@ -484,3 +484,13 @@ def test_two_groups_at_one_barrier(barrier: str, verdict: str, schedule: str) ->
     body = f"shr.u32 %r1, %t, 6; add.u32 %r1, %r1, 1;\nbar.sync {barrier}, 64;"
     report, _ = launch(Row("two groups", body, block=128), schedule)
     assert report.verdict == verdict
+
+
+def test_a_wait_for_bulk_groups_without_a_copy() -> None:
+    """A thread that has no bulk copy of its own may wait all the same."""
+    text = """.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry k() { cp.async.bulk.commit_group; cp.async.bulk.wait_group 0; ret; }
+"""
+    assert ptxsim.assemble(text).kernel().launch(grid=1, block=32).clean

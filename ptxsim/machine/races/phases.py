@@ -117,7 +117,7 @@ class BulkParts:
         if parts:
             self.know.acquire(lane, Clock(bulk=frozenset(parts)))
         if not read:
-            self._grouped[lane] = [b for b in self._grouped[lane] if b not in done]
+            self._grouped[lane] = [b for b in self._grouped.get(lane, ()) if b not in done]
 
     def unknown(self, part: Array, lanes: Array) -> BoolArray:
         """Which parts the lanes of the wave do not know to be complete."""
