@@ -220,6 +220,8 @@ def _declarations(kernel: Kernel, version: tuple[int, int]) -> Iterator[Refusal]
     """Names, types and extents of parameters and arrays."""
     if not _NAME.fullmatch(kernel.name) or kernel.name == "WARP_SZ":
         yield Refusal("R28", f"kernel '{kernel.name}'", "no name that PTX has")
+    if kernel.name in ("true", "false"):
+        yield Refusal("R28", f"kernel '{kernel.name}'", "the text form of kernels has this word")
     for a in kernel.arrays:
         if kernel.name in (f"shared_{a.name}", f"constant_{a.name}"):
             yield Refusal("R28", f"kernel '{kernel.name}'", f"the array '{a.name}' has this name")
@@ -449,7 +451,7 @@ class _Walk:
                 pass
 
     def name(self, name: str) -> None:
-        """The name of a variable."""
+        """The name of a variable or a fragment."""
         reason = _name_reason(name)
         if reason:
             self.add("R28", f"'{name}'", reason)
@@ -502,6 +504,7 @@ class _Walk:
         return not found
 
     def declare(self, s: FragmentDecl) -> None:
+        self.name(s.name)
         self.fragment(s.name, s.fragment)
         scope = self.fragments[-1]
         if s.name in scope:

@@ -74,7 +74,7 @@ def fact_of(expression: Expression, env: Env, launch: Launch) -> Fact:
 
 
 def _element(element: str) -> Fact:
-    if element in ("int32", "int64"):
+    if element in ("int32", "int64", "bool"):  # bool: what stands for any condition
         return Fact.of(element, None, Spread.OPEN)
     if element in ("float64", "float32", "float16", "bfloat16"):
         return Fact.of("float64" if element == "float64" else "float32", None, Spread.OPEN)

@@ -144,7 +144,8 @@ _LEVEL = {
 _ALIGNMENTS = [1 << n for n in range(11)]
 #: Words that no name can be.
 KEYWORDS = frozenset(
-    "barrier constant false for fragment if length let load local muladd return shared store true while".split()
+    "barrier constant else false for fragment if length let load local muladd return shared store"
+    " true while".split()
 )
 _SUFFIX = {"int64": "i64", "float32": "f32", "float64": "f64"}
 _TYPES = {suffix: name for name, suffix in _SUFFIX.items()}

@@ -92,7 +92,7 @@ def test_faithful(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert told.out == (GOLDEN / "coopmat_u8_cuda.ptx").read_text()
     told = Told(capsys, write(tmp_path, CASES["b1_xor"].text), "--faithful")
     assert told.code == 1 and told.out == ""
-    assert f"{seed}:3: refused: R3: fragment 'a 8x8x128 b1 subgroup'" in told.err
+    assert f"{seed}:3: refused: R3: fragment 'x' (a 8x8x128 b1 subgroup)" in told.err
 
 
 def test_standard_input(
@@ -252,7 +252,7 @@ def test_all_refusals_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert len(found) == len(told.err.splitlines())
     assert {p for p, _, _ in found} == {str(path)}
     assert [(int(line), code) for _, line, code in found] == [
-        (1, "R16"), (5, "R1"), (5, "R3"), (7, "R21"), (8, "R6"),
+        (1, "R16"), (5, "R1"), (5, "R3"), (7, "R21"), (8, "R6"), (9, "R34"), (9, "R34"),
     ]  # fmt: skip
 
 

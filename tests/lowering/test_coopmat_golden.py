@@ -400,7 +400,8 @@ HOISTED = {
     "f16_register": ["at the entry: stride lda is a multiple of 16 elements"],
     "bf16_loop": [
         "before the loop of line 8: stride lda is at least 16",
-        "at line 9: index warp * 32 * lda + k * 16 is not negative",
+        "at line 9: index thread_idx_x / 32 * 32 * lda + k * 16 is not negative",
+        "at the entry: 32 x 8 elements from thread_idx_x / 32 * 256, stride 8, lie in 'd'",
     ],
     "u8_branch": [
         "at line 6: all lanes go the same way",
@@ -429,7 +430,6 @@ class TestPtxas:
     def test_accepts_the_file(self, kept: tuple[str, str], tmp_path: Path) -> None:
         assert judged((GOLDEN / f"{file(*kept)}.ptx").read_text(), tmp_path) == ""
 
-    @pytest.mark.slow
     @pytest.mark.parametrize(("name", "via", "target"), LOWERED)
     def test_accepts(self, name: str, via: str, target: str, tmp_path: Path) -> None:
         assert judged(CASES[name].lowered(via, target).text(), tmp_path) == ""

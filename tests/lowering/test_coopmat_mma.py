@@ -662,7 +662,7 @@ BYTE = Config(X16, "s8", "u8", "s32", "s32", saturating=True)
     "config", [*WMMA, *MIXED, replace(BYTE, saturating=False, c="u32")], ids=str
 )
 def test_takes(config: Config) -> None:
-    assert Mma.decline(config, 80, (7, 1)) == ""
+    assert Mma.decline(config, 80, (7, 1)) is None
 
 
 SCOPE = "mma.sync multiplies in a subgroup, not in the scope workgroup"
@@ -694,7 +694,7 @@ SUM = "mma.sync does not accumulate bf16 * bf16 in f16"
     ],
 )
 def test_declines(config: Config, told: str) -> None:
-    assert Mma.decline(config, 90, (8, 0)) == told
+    assert Mma.decline(config, 90, (8, 0)) == ("R32", told)
 
 
 def test_says_what_it_can() -> None:
@@ -705,11 +705,12 @@ def test_says_what_it_can() -> None:
 def test_declines_targets_and_versions() -> None:
     """Floors of the tables of ptxsim.isa: 7.0 and sm_80, and 7.1 for and."""
     old = "mma.sync of these shapes needs sm_80, the target is sm_75"
-    assert Mma.decline(GOOD, 75, (8, 0)) == old
-    assert Mma.decline(GOOD, 80, (6, 5)) == "mma.sync of 16x16x16 needs PTX ISA 7.0, not 6.5"
-    assert Mma.decline(GOOD, 80, (7, 0)) == Mma.decline(WMMA[-2], 80, (7, 0)) == ""
+    assert Mma.decline(GOOD, 75, (8, 0)) == ("R31", old)
+    newer = "mma.sync of 16x16x16 needs PTX ISA 7.0, not 6.5"
+    assert Mma.decline(GOOD, 80, (6, 5)) == ("R31", newer)
+    assert Mma.decline(GOOD, 80, (7, 0)) is Mma.decline(WMMA[-2], 80, (7, 0)) is None
     told = "mma.sync with the modifier and needs PTX ISA 7.1, not 7.0"
-    assert Mma.decline(WMMA[-1], 80, (7, 0)) == told
+    assert Mma.decline(WMMA[-1], 80, (7, 0)) == ("R31", told)
     with pytest.raises(UsageError, match=f"^{old}$"):
         Mma(Kernel("old", target="sm_75"), 75)
 

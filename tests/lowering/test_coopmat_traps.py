@@ -312,8 +312,8 @@ def test_bounds_of_shared_arrays() -> None:
     check = "16 x 16 elements from at, stride 16, lie in 'open'"
     for at, octets, clean in ((0, 512, True), (0, 510, False), (16, 512, False), (16, 544, True)):
         report = launch(dynamic, product_arguments(at=at), smem=octets)
-        if clean:
-            assert report.clean
+        if clean:  # nothing was stored there, and no more is wrong
+            assert {f.class_ for f in report.findings} <= {"uninit-shared"}
         else:
             assert traps(report, dynamic.text()) == (check, ALL)
 
@@ -466,7 +466,8 @@ def test_divergent_warps(branch: tuple[str, str]) -> None:
 def _launched_together(lowered: Lowered, value: int) -> None:
     arguments = product_arguments(flags=np.full(MANY, value, np.int32))
     report = launch(lowered, arguments, smem=1024)
-    assert report.clean, report.findings
+    # a tile of shared memory in which nothing was stored is read all the same
+    assert {f.class_ for f in report.findings} <= {"uninit-shared"}, report.findings
 
 
 def test_the_seed_does_not_look_at_divergence() -> None:
@@ -557,10 +558,11 @@ def test_a_check_is_made_again_for_new_values() -> None:
     _trapped(lower(product_with(body)), address, "wmma-precondition", at=16)
     # another variable of the same name
     body = f"{{ let v: int32 = at; {again} }} {{ let v: int32 = at + 1; {again} }}"
+    address = "a[at + 1] is at a multiple of 32 bytes"
     _trapped(lower(product_with(body)), address, "wmma-precondition", at=16)
     # what is read from memory may have changed
     read = "load x (a 16x16x16 f16) from a[flags[0]] stride 16 row;"
-    body = f"{read} flags[0] = 8; {read}"
+    body = f"{read} barrier; if thread_idx_x == 0 {{ flags[0] = 8; }} barrier; {read}"
     _trapped(
         lower(product_with(body)), "a[flags[0]] is at a multiple of 32 bytes", "wmma-precondition"
     )
