@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -181,6 +182,7 @@ class Kernel:
                 f"'{self.name}' has {len(self.params)} parameters, {len(args)} arguments given"
             )
         arguments = tuple(_argument(p, a) for p, a in zip(self.params, args, strict=True))
+        _check_overlap(self.params, args)
         log = FindingLog()
         advisor = Advisor() if "advice" in chosen else None
         record = LaunchRecord(
@@ -277,6 +279,20 @@ class Kernel:
         if not smem >= 0 or total > 228 << 10:
             raise UsageError(f"{total} bytes of shared memory a CTA; at most {228 << 10} exist")
         return g
+
+
+def _check_overlap(params: Sequence[Parameter], args: Sequence[Any]) -> None:
+    """One array may be passed twice and is then one buffer; parts that overlap cannot be."""
+    spans = sorted(
+        (a.ctypes.data, a.ctypes.data + a.nbytes, p.name)
+        for p, a in zip(params, args, strict=True)
+        if isinstance(a, np.ndarray) and a.shape and a.nbytes
+    )
+    for (begin, end, name), (other, last, second) in pairwise(spans):
+        if other < end and (begin, end) != (other, last):
+            raise UsageError(
+                f"the arrays for '{name}' and '{second}' overlap; pass the same array, or copies"
+            )
 
 
 def _array(value: Any) -> Any:

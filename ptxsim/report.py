@@ -279,9 +279,10 @@ def without_consequences(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
     Whether it then reads what nobody has written yet depends on the schedule; the race does not.
     A copy that races because nothing waits for it is not said to be unwaited for as well.
     """
-    races = [f for f in findings if f.class_ in ("race-shared", "race-global", "async-race")]
+    classes = ("race-shared", "race-global", "async-race")
+    races = [f for f in findings if f.class_ in classes and f.severity is Severity.ERROR]
     lines = {line for f in races for line in (f.line, f.other_line)}
-    follows = ("uninit-", "unwaited-copy")
+    follows = ("uninit-shared", "uninit-global", "unwaited-copy")
     pairs = {frozenset((f.line, f.other_line)) for f in races}
     return tuple(
         f

@@ -139,18 +139,19 @@ def _load_arguments(
     function = record.module.functions[record.entry]
     block = bytearray(max(function.parameter_size, 1))
     buffers: dict[int, Allocation] = {}
-    known: dict[int, Allocation] = {}
+    known: dict[tuple[int, int], Allocation] = {}
     for position, argument in enumerate(record.arguments):
         parameter = function.parameters[position]
         assert isinstance(parameter, Symbol)
         if isinstance(argument, Buffer):
             # one array passed twice is one buffer
-            allocation = known.get(id(argument.data))
+            where = argument.data.ctypes.data, argument.data.size
+            allocation = known.get(where)
             if allocation is None:
                 allocation = memory.allocate(
                     argument.data.size, argument.name, readonly=argument.readonly
                 )
-                known[id(argument.data)] = allocation
+                known[where] = allocation
                 memory.contents(allocation)[:] = argument.data
                 if argument.defined is not True:
                     shadow = np.where(argument.defined, np.uint8(0xFF), np.uint8(0))

@@ -89,7 +89,7 @@ def difference(reported: Sequence[Reported], races: Sequence[Race]) -> str:
         # pairs of one step with copies in flight and landed ones are one finding, async-race
         here = {r.lines for r in now}
         shown = not all(r.hidden for r in now)
-        if shown and not here & {r.pair[1] for r in reported if r.error and r.event <= event}:
+        if shown and not here & {r.pair[1] for r in reported if r.event <= event}:
             return f"missed at event {event}, {block}: {sorted(map(sorted, here))}"
     advice = {(r.class_, r.lines) for r in races if r.whole}
     if not errors and advice and not reported:

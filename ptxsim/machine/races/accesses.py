@@ -49,3 +49,5 @@ class Conflict:
     first: Site
     old: Taken | None
     old_writes: bool = True
+    #: both are of one step
+    together: bool = False

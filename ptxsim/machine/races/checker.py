@@ -51,6 +51,7 @@ class RaceChecker(Watch):
         self.sync = Synchronisation()
         self.reports = Reports()
         self._global: Shadow | None = None
+        self._first_part = 1
 
     # --- waves ----------------------------------------------------------------------------------
 
@@ -60,7 +61,7 @@ class RaceChecker(Watch):
         self.copies = AsyncGroups(self.know)
         self.sync.begin(self.know)
         self.phases = Phases(self.know, self.sync)
-        self.bulk = BulkParts(self.know, self.phases)
+        self.bulk = BulkParts(self.know, self.phases, self._first_part)
         self.proxy = ProxyFences(self.know)
         self.reports.begin(wave, self.know, self.copies)
         self.judge = Judge(
@@ -76,6 +77,9 @@ class RaceChecker(Watch):
             if pending and not useful:
                 self.reports.idle_wait(number)
         self.reports.finish()
+        self._first_part = self.bulk.next
+        if self._global is not None and self.copies.any:
+            self._global.settle(self.copies.times)
 
     def exited(self, wave: Wave, lanes: Array) -> None:
         for number, some in self.copies.left(lanes).items():
@@ -98,18 +102,15 @@ class RaceChecker(Watch):
         if order.strong:  # what it acquires orders the access itself
             self.sync.read(space, np.broadcast_to(at, lanes.shape), lanes, order)
         if len(at) == 1 and len(lanes) > 2 and not self.exact and not order.strong:
-            if not any(s.records[at >> shadow.shift].any() for s in shadow.writes):
+            if not any(s.records[at >> p.shift].any() for p in shadow.parts for s in p.writes):
                 lanes = lanes[[0, -1]]  # readers of one place: the farthest apart matter
         for k, new in self._elements(space, shadow, access, lanes, writes=False):
             index = (at >> shadow.shift) + k
             if len(index) != len(lanes):
                 index = np.broadcast_to(index, lanes.shape)
-            self.judge.against(shadow, shadow.writes, index, new, old_writes=True)
+            self.judge.read(shadow, index, new)
             if not order.coherent:
                 self.judge.not_coherent(shadow, index, new)
-            keep = self.judge.unknown_of(shadow, shadow.reads, index, new)
-            shadow.read = True
-            self.judge.add(shadow, shadow.reads, index, new, keep)
 
     def store(self, group: Group, access: Access, place: Place, words: Sequence[Array]) -> None:
         found = self._memory(access, place)
@@ -259,10 +260,7 @@ class RaceChecker(Watch):
                 break
             new = New("global", lanes[reads], records[reads], site, number, ASYNC, 0, 2, False)
             index = (source[reads] >> shadow.shift) + k
-            self.judge.against(shadow, shadow.writes, index, new, old_writes=True)
-            keep = self.judge.unknown_of(shadow, shadow.reads, index, new)
-            shadow.read = True
-            self.judge.add(shadow, shadow.reads, index, new, keep)
+            self.judge.read(shadow, index, new)
 
     def copies_waited(self, wave: Wave, lanes: Array, limit: Array, site: Site) -> None:
         number = self.reports.number(site)
@@ -281,6 +279,10 @@ class RaceChecker(Watch):
 
     def mbarrier_initialised(self, wave: Wave, lanes: Array, barrier: Array, site: Site) -> None:
         self.phases.initialised(barrier)
+        for index, new in self._object(lanes, barrier, site, writes=True):
+            self.judge.write(self._shared, index, new)
+
+    def mbarrier_invalidated(self, wave: Wave, lanes: Array, barrier: Array, site: Site) -> None:
         for index, new in self._object(lanes, barrier, site, writes=True):
             self.judge.write(self._shared, index, new)
 
@@ -327,10 +329,7 @@ class RaceChecker(Watch):
             if writes:
                 self.judge.write_async(shadow, index, new)
             else:
-                self.judge.against(shadow, shadow.writes, index, new, old_writes=True)
-                keep = self.judge.unknown_of(shadow, shadow.reads, index, new)
-                shadow.read = True
-                self.judge.add(shadow, shadow.reads, index, new, keep)
+                self.judge.read(shadow, index, new)
 
     def bulk_waited(self, wave: Wave, lane: int, limit: int, read: bool, site: Site) -> None:
         self.bulk.waited(lane, limit, read)

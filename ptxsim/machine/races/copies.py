@@ -26,6 +26,8 @@ class AsyncGroups:
         self._limit: Array = np.zeros(size, np.int64)
         self._committed: Array = np.zeros(size, np.int64)
         self._order = np.argsort(know.ctas)
+        #: whether there was a copy
+        self.any = False
         #: the newest group with a copy, and the instruction of the copy; -1 without one
         self._newest: Array = np.full(size, -1, np.int64)
         self._site: Array = np.full(size, -1, np.int64)
@@ -34,6 +36,7 @@ class AsyncGroups:
 
     def issued(self, lanes: Array, group: Array, site: int) -> None:
         """Copies of these groups were issued by an instruction."""
+        self.any = True
         self._reserve(int(group.max(initial=0)))
         self._newest[lanes] = group
         self._site[lanes] = site
@@ -80,7 +83,8 @@ class AsyncGroups:
         here: BoolArray = ctas[at] == cta
         return self._order[at] * self.know.per + owner % self.know.per, here
 
-    def _times(self, owner: Array, group: Array) -> Array:
+    def times(self, owner: Array, group: Array) -> Array:
+        """When global lanes had waited for groups, in the time of their warps; 0 if never."""
         lanes, here = self._here(owner)
         at = np.minimum(group, len(self._done) - 1)
         out: Array = np.where(here, self._done[at, np.where(here, lanes, 0)], 0)
@@ -91,12 +95,12 @@ class AsyncGroups:
         out: BoolArray = np.zeros(len(owner), bool)
         some = np.flatnonzero(kind == ASYNC)
         if len(some):
-            out[some] = self._times(owner[some], group[some]) == 0
+            out[some] = self.times(owner[some], group[some]) == 0
         return out
 
     def unknown(self, owner: Array, group: Array, lanes: Array) -> BoolArray:
         """Which copies the lanes of the wave do not know to be complete."""
-        done = self._times(owner, group)
+        done = self.times(owner, group)
         out: BoolArray = np.asarray(done == 0)
         after = np.flatnonzero(~out)
         if len(after):

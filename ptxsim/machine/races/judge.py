@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,12 +14,25 @@ from .clocks import Knowledge
 from .copies import AsyncGroups
 from .phases import BulkParts, ProxyFences
 from .reports import Reports
-from .shadow import ASYNC, ATOMIC, BULK, STRONG, Shadow, Slot, fields, raw_times
+from .shadow import (
+    ASYNC,
+    ATOMIC,
+    BULK,
+    KIND_BITS,
+    LANE_BITS,
+    STRONG,
+    Shadow,
+    Slot,
+    fields,
+    raw_times,
+)
 from .sync import Synchronisation
 
 __all__ = ["Judge"]
 
 _GPU = SCOPES.index("gpu")
+#: So many lanes at one place are kept one by one.
+_MANY = 512
 
 
 class Judge:
@@ -43,53 +57,62 @@ class Judge:
         self.copies, self.bulk, self.proxy = copies, bulk, proxy
         self.exact = exact
 
+    def read(self, shadow: Shadow, index: Array, new: New) -> None:
+        """Check reads against the writes that are recorded, and record them."""
+        for part in shadow.parts:
+            self.against(part, part.writes, index, new, old_writes=True)
+            if part.more:
+                self._against_more(part, index, new)
+        mine = shadow.part(new.kind in (STRONG, ATOMIC))
+        keep = self.unknown_of(mine, mine.reads, index, new)
+        mine.read = True
+        self.add(mine, mine.reads, index, new, keep)
+
     def write(self, shadow: Shadow, index: Array, new: New) -> None:
         """Check writes against all that is recorded and against each other, and record them."""
         twice = shadow.repeated(index)
         if twice is not None:
             self._together(shadow, index, new, twice)
-        keep = self.against(shadow, shadow.writes, index, new, old_writes=True)
-        if shadow.read:
-            self.against(shadow, shadow.reads, index, new, old_writes=False)
-        if shadow.more:
-            self._against_more(shadow, index, new)
-        if new.kind in (STRONG, ATOMIC):
-            self.add(shadow, shadow.writes, index, new, keep)
-            shadow.second = True
-            return
-        if twice is not None or keep[0].any() or keep[1].any():
-            self.add(shadow, shadow.writes, index, new, keep)
-            shadow.second = True
+        strong = new.kind in (STRONG, ATOMIC)
+        mine = shadow.part(strong)
+        stays = self._against_all(shadow, index, new)
+        keep = stays[strong if len(stays) > 1 else 0]
+        if strong or twice is not None or keep[0].any() or keep[1].any():
+            self.add(mine, mine.writes, index, new, keep)
+            mine.second = True
         else:
-            shadow.writes[0].put(index, new.records, new.number)
-            if shadow.second:
-                shadow.writes[1].clear(index)
-        if shadow.read:
-            for slot in shadow.reads:
-                slot.clear(index)
-        if shadow.more:
-            for at in np.unique(index):
-                shadow.more.pop(int(at), None)
+            mine.writes[0].put(index, new.records, new.number)
+            if mine.second:
+                mine.writes[1].clear(index)
+        if not strong:
+            shadow.forget(index, *stays[1:])
 
     def write_async(self, shadow: Shadow, index: Array, new: New) -> None:
+        """The same for the writes of asynchronous copies, which have no order among themselves."""
         twice = shadow.repeated(index)
         if twice is not None:
             at = np.flatnonzero(twice)
             old = fields(new.records[shadow.last(index)[at]])
             taken = Taken(old.lane, old.time, old.kind)
             self.reports.race(Conflict(new, at, index[at] << shadow.shift, new.site, taken))
-        self.against(shadow, shadow.writes, index, new, old_writes=True)
-        if shadow.read:
-            self.against(shadow, shadow.reads, index, new, old_writes=False)
-            for slot in shadow.reads:
-                slot.clear(index)
-        if shadow.more:
-            self._against_more(shadow, index, new)
-            for at in np.unique(index):
-                shadow.more.pop(int(at), None)
+        self._against_all(shadow, index, new)
         shadow.writes[0].put(index, new.records, new.number)
         if shadow.second:
             shadow.writes[1].clear(index)
+        shadow.forget(index)
+
+    def _against_all(
+        self, shadow: Shadow, index: Array, new: New
+    ) -> list[tuple[BoolArray, BoolArray]]:
+        """Compare with reads and writes; which writes of each part stay in their slots."""
+        stays = []
+        for part in shadow.parts:
+            stays.append(self.against(part, part.writes, index, new, old_writes=True))
+            if part.read:
+                self.against(part, part.reads, index, new, old_writes=False)
+            if part.more:
+                self._against_more(part, index, new)
+        return stays
 
     def against(
         self, shadow: Shadow, slots: list[Slot], index: Array, new: New, old_writes: bool
@@ -211,7 +234,7 @@ class Judge:
             if len(chosen):
                 taken = Taken(old.lane[chosen], old.time[chosen], old.kind[chosen])
                 places = index[chosen] << shadow.shift
-                report(Conflict(new, chosen, places, new.site, taken))
+                report(Conflict(new, chosen, places, new.site, taken, together=True))
 
     def add(
         self,
@@ -233,44 +256,77 @@ class Judge:
         new: New,
         keep: tuple[BoolArray, BoolArray],
     ) -> None:
-        """Put into the list what the two slots will not hold."""
+        """Put into the list what the two slots will not hold.
+
+        A newer access of a lane stands for an older one of the same kind, scope and size.  Of very
+        many lanes that name one place the first and the last of each warp are kept.
+        """
         writes = slots is shadow.writes
         for slot, stays in zip(slots, keep, strict=True):
             for k in np.flatnonzero(stays):
-                entry = (writes, int(slot.records[index[k]]), int(slot.sites[index[k]]))
-                self._list(shadow, int(index[k]), entry)
+                at = int(index[k])
+                self._list(shadow, at, writes, int(slot.records[at]), int(slot.sites[at]))
         twice = shadow.repeated(index)
         if twice is not None:
-            for k in np.flatnonzero(twice):
-                entry = (writes, int(new.records[k]), new.number)
-                self._list(shadow, int(index[k]), entry)
+            some = np.flatnonzero(twice)
+            if len(some) > _MANY:
+                warp = new.lanes[some] >> 5
+                edge = np.r_[True, warp[1:] != warp[:-1]] | np.r_[warp[1:] != warp[:-1], True]
+                some = some[edge]
+            for k in some:
+                self._list(shadow, int(index[k]), writes, int(new.records[k]), new.number)
 
     @staticmethod
-    def _list(shadow: Shadow, at: int, entry: tuple[bool, int, int]) -> None:
-        kept = shadow.more.setdefault(at, [])
-        if entry not in kept:
-            kept.append(entry)
+    def _list(shadow: Shadow, at: int, writes: bool, record: int, site: int) -> None:
+        key = (writes, record >> LANE_BITS, record & KIND_BITS)
+        shadow.more.setdefault(at, {})[key] = record, site
 
     def _against_more(self, shadow: Shadow, index: Array, new: New) -> None:
-        """The same comparison with the records in the list."""
+        """The same comparison with the records in the lists, all at once."""
+        at: list[int] = []
+        found: list[tuple[int, int, bool]] = []
+        known: dict[int, list[tuple[int, int, bool]]] = {}
         for k, granule in enumerate(map(int, index)):
-            for writes, record, number in shadow.more.get(granule, ()):
-                if not (writes or new.writes):
-                    continue
-                old = np.array([record], np.uint64)
-                one = New(
-                    new.space, new.lanes[k : k + 1], new.records[k : k + 1], new.site, new.number,
-                    new.kind, new.scope, new.size, new.writes,
-                    None if new.value is None else new.value[k : k + 1],
-                )  # fmt: skip
-                if self._unknown(old, one).any():
-                    self._conflict(
-                        shadow, index[k : k + 1], old, np.array([number]), one, np.zeros(1, int),
-                        writes,
-                    )  # fmt: skip
+            if granule not in known:
+                known[granule] = self._listed(shadow, granule, new)
+            entries = known[granule]
+            at += [k] * len(entries)
+            found += entries
+        if not found:
+            return
+        position = np.array(at)
+        old = np.array([f[0] for f in found], np.uint64)
+        sites, writes = np.array([f[1] for f in found]), np.array([f[2] for f in found])
+        one = replace(
+            new, lanes=new.lanes[position], records=new.records[position],
+            value=None if new.value is None else new.value[position],
+        )  # fmt: skip
+        unknown = self._unknown(old, one)
+        for old_writes in (True, False):
+            some = np.flatnonzero(unknown & (writes == old_writes))
+            if len(some):
+                places = index[position[some]]
+                self._conflict(shadow, places, old[some], sites[some], one, some, old_writes)
+
+    def _listed(self, shadow: Shadow, granule: int, new: New) -> list[tuple[int, int, bool]]:
+        """The entries of a place that can conflict with an access, whoever makes it."""
+        out = []
+        for (writes, _, _), (record, site) in shadow.more.get(granule, {}).items():
+            if not (writes or new.writes):
+                continue
+            f = fields(np.array([record], np.uint64))
+            strong = f.kind[0] in (STRONG, ATOMIC) and new.kind in (STRONG, ATOMIC)
+            if strong and f.scope[0] >= _GPU and new.scope >= _GPU and f.size[0] == new.size:
+                continue  # morally strong with everybody
+            out.append((record, site, writes))
+        return out
 
     def unfenced(self, shadow: Shadow, index: Array, new: New) -> None:
         """Writes through the generic proxy that a bulk copy comes after, but no proxy fence."""
+        for part in shadow.parts:
+            self._unfenced(part, index, new)
+
+    def _unfenced(self, shadow: Shadow, index: Array, new: New) -> None:
         old = shadow.writes[0].records[index]
         at = np.flatnonzero((old != 0) & ~self._unknown(old, new))
         if not len(at):
@@ -289,8 +345,10 @@ class Judge:
 
     def not_coherent(self, shadow: Shadow, index: Array, new: New) -> None:
         """Loads by the read-only path of what the kernel has written."""
-        old = shadow.writes[0]
-        at = np.flatnonzero(old.records[index])
-        if len(at):
+        for part in shadow.parts:
+            old = part.writes[0]
+            at = np.flatnonzero(old.records[index])
+            if not len(at):
+                continue
             first = self.reports.sites[int(old.sites[index[at[0]]])]
             self.reports.not_coherent(Conflict(new, at, index[at] << shadow.shift, first, None))

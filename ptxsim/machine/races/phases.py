@@ -19,7 +19,7 @@ from .sync import Synchronisation
 
 __all__ = ["BulkParts", "Phases", "ProxyFences"]
 
-#: Proxy fences that are remembered for each wave, the newest.
+#: Proxy fences that are remembered for each CTA, the newest.
 _FENCES = 256
 
 
@@ -92,17 +92,18 @@ class _Bulk:
 class BulkParts:
     """Numbers of the reading and the writing part of each bulk copy, and who waits for them."""
 
-    def __init__(self, know: Knowledge, phases: Phases) -> None:
+    def __init__(self, know: Knowledge, phases: Phases, first: int = 1) -> None:
         self.know, self.phases = know, phases
-        self._next = 1
+        #: the next number; those of earlier waves are not used again
+        self.next = first
         self._grouped: dict[int, list[_Bulk]] = {}
 
     def issued(
         self, lane: int, mbarrier: int | None, phase: int | None, group: int | None
     ) -> tuple[int, int]:
         """A new copy: the numbers of its source and target part."""
-        new = _Bulk(self._next, self._next + 1, group)
-        self._next += 2
+        new = _Bulk(self.next, self.next + 1, group)
+        self.next += 2
         if mbarrier is not None and phase is not None:
             both = frozenset((new.source, new.target))
             self.phases.give(mbarrier, phase, Clock(bulk=both))
@@ -134,7 +135,8 @@ class ProxyFences:
     def __init__(self, know: Knowledge) -> None:
         self.know = know
         self._own: dict[int, list[int]] = {}
-        self._all: list[tuple[int, int, Clock]] = []
+        #: by CTA of the wave
+        self._all: dict[int, list[tuple[int, int, Clock]]] = {}
 
     def fence(self, lanes: Array) -> None:
         """Lanes fence; what they write later is not covered."""
@@ -143,8 +145,9 @@ class ProxyFences:
         first = lanes[np.r_[True, lanes[1:] >> 5 != lanes[:-1] >> 5]] if len(lanes) else lanes
         for lane in map(int, first):
             time = int(self.know.times(np.array([lane]))[0])
-            self._all.append((lane, time, self.know.clock(lane)))
-        del self._all[:-_FENCES]
+            kept = self._all.setdefault(lane // self.know.per, [])
+            kept.append((lane, time, self.know.clock(lane)))
+            del kept[:-_FENCES]
         self.know.tick(lanes)
 
     def missing(self, owner: Array, time: Array, lane: int) -> BoolArray:
@@ -162,9 +165,11 @@ class ProxyFences:
         for when in self._own.get(owner - base, ()):
             if when >= time and self._known(owner, when, lane):
                 return True
+        per = self.know.per
         return any(
             clock.knows(owner, time) and self._known(fencer + base, when, lane)
-            for fencer, when, clock in self._all
+            for cta in {lane // per, (owner - base) // per}
+            for fencer, when, clock in self._all.get(cta, ())
         )
 
     def _known(self, owner: int, time: int, lane: int) -> bool:

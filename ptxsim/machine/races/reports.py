@@ -41,7 +41,7 @@ class Reports:
     def __init__(self) -> None:
         self.sites: list[Site] = []
         self._numbers: dict[int, int] = {}
-        self._pairs: dict[tuple[int, int, str], _Pair] = {}
+        self._pairs: dict[tuple[int, int, str, str], _Pair] = {}
         #: the last barrier of each CTA, and of each warp, of the wave
         self._barriers: dict[int, tuple[int, Site]] = {}
         self._meetings: dict[int, tuple[int, Site]] = {}
@@ -168,6 +168,8 @@ class Reports:
 
     def _cure(self, c: Conflict) -> str:
         assert c.old is not None
+        if c.together:
+            return "let one lane write, give each a place of its own, or use an atomic"
         mine = self.know.globally(c.new.lanes[c.at])
         theirs = c.old.lane
         per = self.know.per
@@ -191,10 +193,11 @@ class Reports:
         """Report a conflict; of many of one pair and class the first few, then their number."""
         new = c.new
         one, two = sorted((self.number(c.first), new.number))
-        pair = self._pairs.get((one, two, class_))
+        key = (one, two, class_, severity.value)
+        pair = self._pairs.get(key)
         if pair is None:
             pair = _Pair(c.first, new.site, class_, severity=severity)
-            self._pairs[one, two, class_] = pair
+            self._pairs[key] = pair
         if pair.shown >= _REPORTS:
             pair.silent += len(c.at)
             return

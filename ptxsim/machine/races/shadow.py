@@ -13,18 +13,33 @@ also keep all others, in a list.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from ...isa.protocol import Array, BoolArray
 
-__all__ = ["ASYNC", "ATOMIC", "BULK", "STRONG", "WEAK", "Fields", "Shadow", "fields", "pack"]
+__all__ = [
+    "ASYNC",
+    "ATOMIC",
+    "BULK",
+    "KIND_BITS",
+    "LANE_BITS",
+    "STRONG",
+    "WEAK",
+    "Fields",
+    "Shadow",
+    "fields",
+    "pack",
+]
 
 #: How a record was made.
 WEAK, STRONG, ATOMIC, ASYNC, BULK = range(5)
 
 _LANE, _TIME, _KIND, _SCOPE = 36, 12, 9, 7
+#: Where the lane of a record begins, and the bits that say how it was made.
+LANE_BITS, KIND_BITS = _LANE, (1 << _TIME) - 1
 _TIME_MASK = np.uint64((1 << 24) - 1)
 #: In the place of the time: this record is of a group or copy.
 _MARK = 1 << 23
@@ -78,7 +93,7 @@ class Slot:
 
     def __init__(self, size: int) -> None:
         self.records = np.zeros(size, np.uint64)
-        self.sites = np.zeros(size, np.uint16)
+        self.sites = np.zeros(size, np.uint32)
 
     def put(self, at: Array, records: Array, site: Array | int) -> None:
         self.records[at] = records
@@ -89,7 +104,11 @@ class Slot:
 
 
 class Shadow:
-    """The records of one memory: slots of two writes and two reads."""
+    """The records of one memory: slots of two writes and two reads.
+
+    Strong accesses have records of their own, since they stand over no weak one: a strong access
+    by another thread may race with the weak one alone.
+    """
 
     def __init__(self, size: int, per_cta: int, exact: bool) -> None:
         #: logarithm of the bytes of a granule
@@ -103,9 +122,49 @@ class Shadow:
         #: whether the second slot of writes, or any of reads, was ever used
         self.second = False
         self.read = False
-        #: further accesses by granule, the write flag first
-        self.more: dict[int, list[tuple[bool, int, int]]] = {}
+        #: further accesses by granule: records and instructions, of each lane the newest of a kind
+        self.more: dict[int, dict[tuple[bool, int, int], tuple[int, int]]] = {}
+        self._strong: Shadow | None = None
         self.grow(size)
+
+    @property
+    def parts(self) -> list[Shadow]:
+        """The records of weak accesses, and those of strong ones if there were any."""
+        return [self] if self._strong is None else [self, self._strong]
+
+    def part(self, strong: bool) -> Shadow:
+        """Where an access is recorded."""
+        if not strong:
+            return self
+        if self._strong is None:
+            self._strong = Shadow((self.size - 1) << self.shift, self.per, self.exact)
+            self._strong.refine(self.shift)
+            self._strong.grow((self.size - 1) << self.shift)
+        return self._strong
+
+    def forget(self, at: Array, stays: tuple[BoolArray, BoolArray] | None = None) -> None:
+        """A weak write stands over all other accesses to its places.
+
+        Strong writes ``stay`` that are unordered with it and left the same value.
+        """
+        for slot in self.reads if self.read else ():
+            slot.clear(at)
+        if self.more:
+            for place in np.unique(at):
+                self.more.pop(int(place), None)
+        if self._strong is not None:
+            for number, slot in enumerate(self._strong.writes):
+                slot.clear(at if stays is None else at[~stays[number]])
+            self._strong.forget(at)
+
+    def settle(self, done: Callable[[Array, Array], Array]) -> None:
+        """A wave has ended: its copies count as accesses at the times when they were waited for."""
+        for slot in (*self.writes, *self.reads):
+            kinds = (slot.records >> np.uint64(_KIND)) & np.uint64(7)
+            at = np.flatnonzero(kinds == ASYNC)
+            if len(at):
+                f = fields(slot.records[at])
+                slot.records[at] = pack(f.lane, done(f.lane, f.time), WEAK, 0, 2)
 
     def grow(self, size: int) -> None:
         """Cover ``size`` bytes."""
@@ -120,6 +179,8 @@ class Shadow:
                 now.sites[: self.size] = was.sites
         self._scratch = np.zeros(count, np.uint64)
         self.size = count
+        if self._strong is not None:
+            self._strong.grow(size)
 
     def refine(self, shift: int) -> None:
         """Make granules smaller; a record of a word was one of each of its bytes."""
@@ -130,11 +191,13 @@ class Shadow:
             slot.records = np.repeat(slot.records, times)
             slot.sites = np.repeat(slot.sites, times)
         self.more = {
-            at * times + k: list(kept) for at, kept in self.more.items() for k in range(times)
+            at * times + k: dict(kept) for at, kept in self.more.items() for k in range(times)
         }
         self.size *= times
         self._scratch = np.zeros(self.size, np.uint64)
         self.shift = shift
+        if self._strong is not None:
+            self._strong.refine(shift)
 
     def add(
         self, slots: list[Slot], at: Array, records: Array, site: int, keep: tuple[Array, Array]
@@ -153,7 +216,7 @@ class Shadow:
         stays = [self._any(at, k) for k in keep]
         first.put(at, records, site)
         second.put(at[::-1], records[::-1], site)
-        new = [(s.records[at], np.full(len(at), site, np.uint16)) for s in slots]
+        new = [(s.records[at], np.full(len(at), site, np.uint32)) for s in slots]
         choices = [
             (np.where(stay, r, np.uint64(0)), s) for (r, s), stay in zip(olds, stays, strict=True)
         ] + new

@@ -8,7 +8,7 @@ a fence takes it (``_seen``).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -45,6 +45,7 @@ class Synchronisation:
         #: those of a wider scope also by -1), and what each lane had of it
         self._sequences: dict[int, Clock | None] = {}
         self._sequential: dict[int, Clock] = {}
+        self._taken: dict[tuple[int, int, int], Clock] = {}
         self.know: Knowledge | None = None
 
     def begin(self, know: Knowledge) -> None:
@@ -53,6 +54,9 @@ class Synchronisation:
         self._fenced.clear()
         self._seen.clear()
         self._sequential.clear()
+        self._taken.clear()
+        for where in [w for w in self._at if w[0] == "shared"]:  # of CTAs that have ended
+            del self._at[where]
 
     @property
     def idle(self) -> bool:
@@ -100,7 +104,10 @@ class Synchronisation:
         cta = self._cta(lane)
         for e in entries:
             if e.cta == cta or min(e.scope, scope) >= SCOPES.index("gpu"):
-                self.know.acquire(lane, e.clock)
+                key = lane, e.cta, e.scope
+                if self._taken.get(key) is not e.clock:  # a lane that spins takes it once
+                    self._taken[key] = e.clock
+                    self.know.acquire(lane, e.clock)
 
     def in_sequence(self, owner: Array, time: Array, lanes: Array) -> BoolArray:
         """Which accesses the order in which this run executed fence.sc puts before the lanes.
@@ -172,7 +179,7 @@ class Synchronisation:
             scope = SCOPES.index(order.scope)
             mine = self._given(lane, order, self.know.clock(lane) if order.release else None)
             chain = tuple(_narrowed(e, scope) for e in self._at.get(where, ()))
-            self._set(where, (*chain, *mine))
+            self._set(where, tuple(replace(e, lane=-1) for e in (*chain, *mine)))
 
     def overwritten(self, space: str, at: Array) -> None:
         """Weak writes end the patterns of their places."""
@@ -200,14 +207,14 @@ class Synchronisation:
 
     def _set(self, where: Location, entries: tuple[_Entry, ...]) -> None:
         if entries:
-            together: dict[tuple[int, int], _Entry] = {}
+            together: dict[tuple[int, int, int], _Entry] = {}
             for e in entries:
-                old = together.get((e.lane, e.scope))
+                old = together.get((e.lane, e.cta, e.scope))
                 if old is not None:
                     clock = joined((old.clock, e.clock))
                     assert clock is not None
                     e = _Entry(clock, e.lane, e.cta, e.scope)
-                together[e.lane, e.scope] = e
+                together[e.lane, e.cta, e.scope] = e
             self._at[where] = tuple(together.values())
         else:
             self._at.pop(where, None)
