@@ -90,7 +90,8 @@ def _measured(case: Case, repeat: int, calibration: float, say: bool) -> Measure
         rate = _rate(row)
         print(
             f"{row.name:20} {row.thread_instructions:13,} {row.seconds:8.3f} {rate / 1e6:7.1f}"
-            f" {rate / calibration:6.3f} {row.seconds / row.unchecked_seconds:5.1f}x {peak:>8}  {'exact' if row.exact else 'WRONG'}",
+            f" {rate / calibration:6.3f} {row.seconds / row.unchecked_seconds:5.1f}x {peak:>8}"
+            f"  {'exact' if row.exact else 'WRONG'}",
             flush=True,
         )
     return row

@@ -17,7 +17,7 @@ from .errors import PtxError, UsageError
 from .machine.advice import Advisor
 from .machine.launch import DEFAULT_INSTRUCTIONS, SCHEDULES, WMMA_RULES, Buffer, LaunchRecord, run
 from .machine.memory import ARENA
-from .machine.races import RaceChecker, orders_parts, provenance
+from .machine.races import MAX_LANES, RaceChecker, orders_parts, provenance
 from .machine.watch import Watch, combine
 from .machine.wave import Dimensions, Geometry
 from .report import FindingLog, Output, Report, without_consequences
@@ -195,7 +195,7 @@ class Kernel:
             max_instructions=max_instructions or DEFAULT_INSTRUCTIONS,
             wmma_rule=wmma_rule,
             initcheck=bool(chosen & {"all", "initcheck"}),
-            watch=combine([*self._checks(chosen, args), *([advisor] if advisor else [])]),
+            watch=combine([*self._checks(chosen, args, geometry), *([advisor] if advisor else [])]),
         )
 
         def sink(class_: str, *rest: Any, **more: Any) -> None:
@@ -230,10 +230,15 @@ class Kernel:
             stopped=outcome.stopped,
         )
 
-    def _checks(self, chosen: set[str], args: Sequence[Any]) -> list[Watch]:
+    def _checks(self, chosen: set[str], args: Sequence[Any], geometry: Geometry) -> list[Watch]:
         """The checks that listen to a launch."""
         checks: list[Watch] = []
         if chosen & {"all", "racecheck"}:
+            if geometry.ctas * geometry.warps * 32 > MAX_LANES:
+                raise UsageError(
+                    f"the race checker tells {MAX_LANES} threads apart; launch fewer, or choose"
+                    " tools without racecheck"
+                )
             checks.append(RaceChecker(orders_parts(self.module.typed), self._unwatched(args)))
         return checks
 

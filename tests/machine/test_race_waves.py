@@ -203,3 +203,26 @@ TAKE:
     assert run(body.format("release"), args, block=lanes).clean
     assert args[1][0] == lanes
     assert errors(run(body.format("relaxed"), block=lanes)) == {"race-global"}
+
+
+def test_an_address_put_together_from_loaded_halves_may_point_anywhere() -> None:
+    """The address of ``b`` goes through shared memory in halves; lane 1 reads lane 0's word."""
+    body = """
+    mov.b64 {%r1, %r2}, %rd2;
+    @%zero st.shared.u32 [%s], %r1;
+    @%zero st.shared.u32 [%s+4], %r2;
+    bar.sync 0;
+    ld.shared.u32 %r3, [%s];
+    ld.shared.u32 %r4, [%s+4];
+    mov.b64 %rd3, {%r3, %r4};
+    setp.lt.u32 %p, %t, 99;
+    selp.b64 %rd4, %rd3, %rd1, %p;
+    @%zero st.global.u32 [%rd4], 1;
+    setp.eq.u32 %q, %t, 1;
+    @%q ld.global.u32 %r5, [%rd2];"""
+    assert errors(run(body)) == {"race-global"}
+
+
+def test_more_threads_than_records_can_name() -> None:
+    with pytest.raises(ptxsim.UsageError, match="268435456 threads"):
+        run("", grid=(1 << 23) + 1, block=32)

@@ -3,5 +3,6 @@
 from .checker import RaceChecker
 from .provenance import Provenance, provenance
 from .scan import orders_parts
+from .shadow import MAX_LANES
 
-__all__ = ["Provenance", "RaceChecker", "orders_parts", "provenance"]
+__all__ = ["MAX_LANES", "Provenance", "RaceChecker", "orders_parts", "provenance"]

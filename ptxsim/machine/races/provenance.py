@@ -28,6 +28,10 @@ __all__ = ["Place", "Provenance", "provenance"]
 Place = tuple[int, int]
 #: The root of an address that may be any.
 ANYWHERE = "?"
+#: The value has bits that were loaded from memory: an index, or part of an address.
+LOADED = "#"
+#: What can put an address together from parts.
+_PACKING = ("or", "shl", "shf", "prmt", "bfi", "lop3")
 _READERS = ("ld", "ldu", "ldmatrix", "wmma.load", "prefetch", "prefetchu", "cp.async", "isspacep",
             "cvta", "applypriority", "createpolicy", "mov")  # fmt: skip
 
@@ -85,7 +89,7 @@ def _accesses(
     for name, value in i.operands.items():
         if not isinstance(value, AddressOperand):
             continue
-        found = _address(value, roots, pointers)
+        found = _address(value, roots, pointers) - {LOADED}
         if i.record.name in _READERS:
             if not (i.record.name == "cp.async" and name == "d"):
                 out.loads[i.span.line, i.span.column] = found
@@ -114,7 +118,7 @@ def _result(
         if i.mods.space.startswith("param") and isinstance(loads[0].base, Symbol):
             return frozenset((loads[0].base.name,)) & pointers
         wide = any(r.type.bits >= 64 for v in _destinations(i) for r in _registers(v))
-        return frozenset((ANYWHERE,)) if wide else frozenset()
+        return frozenset((ANYWHERE if wide else LOADED,))
     out: frozenset[str] = frozenset()
     for name, value in i.operands.items():
         if isinstance(value, SymbolAddress):
@@ -122,7 +126,16 @@ def _result(
         elif name not in _written_names(i):
             for register in _registers(value):
                 out |= roots.get(register.index, frozenset())
+    if LOADED in out and _packs(i):
+        out |= {ANYWHERE}
     return out
+
+
+def _packs(i: TypedInstruction) -> bool:
+    """Whether the halves of an address may come together here."""
+    grouped = any(isinstance(v, RegisterGroup) for v in i.operands.values())
+    wide = any(r.type.bits >= 64 for v in _destinations(i) for r in _registers(v))
+    return wide and (grouped or i.record.name in _PACKING)
 
 
 def _written_names(i: TypedInstruction) -> set[str]:

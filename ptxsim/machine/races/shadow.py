@@ -26,6 +26,7 @@ __all__ = [
     "BULK",
     "KIND_BITS",
     "LANE_BITS",
+    "MAX_LANES",
     "STRONG",
     "WEAK",
     "Fields",
