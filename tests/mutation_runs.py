@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import runpy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -77,9 +77,9 @@ class _Watched(ptxsim.Kernel):
 
     listener: Watch | None = None
 
-    def _checks(self, chosen: set[str], args: Sequence[Any]) -> list[Watch]:
+    def _checks(self, chosen: set[str], *launch: Any) -> list[Watch]:
         listening = [] if self.listener is None else [self.listener]
-        return [*super()._checks(chosen, args), *listening]
+        return [*super()._checks(chosen, *launch), *listening]
 
 
 def run(
