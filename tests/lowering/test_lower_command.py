@@ -7,6 +7,7 @@ import io
 import re
 import runpy
 import shlex
+import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
@@ -95,14 +96,12 @@ def test_body_only_is_the_fragment(capsys: pytest.CaptureFixture[str]) -> None:
     assert ".entry" not in out and "ldmatrix.sync.aligned.m8n8.x2.shared.b16" in out
 
 
-def test_module_lowering_is_the_same_command(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["lowering", "copy", *X2])
-    with pytest.raises(SystemExit) as end:
-        runpy.run_module("lowering", run_name="__main__")
-    assert end.value.code == 0
-    assert capsys.readouterr().out == (GOLDEN / "command_x2_swizzled.ptx").read_text()
+def test_module_lowering_is_the_same_command() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "lowering", "copy", *X2], cwd=ROOT, capture_output=True, text=True,
+        check=True,
+    )  # fmt: skip
+    assert done.stdout == (GOLDEN / "command_x2_swizzled.ptx").read_text()
 
 
 # --- explain --------------------------------------------------------------------------------------
