@@ -1,0 +1,1 @@
+"""Predicate-peeled, circular-buffered loops of cp.async."""
