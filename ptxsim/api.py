@@ -24,6 +24,7 @@ from .report import FindingLog, Output, Report, without_consequences
 from .resolve import resolve
 from .resolve.typed import Symbol, TypedFunction, TypedModule
 from .syntax import parse
+from .syntax.comments import instruction_tags
 from .targets import TARGETS
 
 __all__ = ["Kernel", "Module", "Parameter", "assemble", "undefined"]
@@ -185,6 +186,7 @@ class Kernel:
         _check_overlap(self.params, args)
         log = FindingLog()
         advisor = Advisor() if "advice" in chosen else None
+        watches = () if advisor is None else advisor.watches
         record = LaunchRecord(
             self.module.typed,
             self.name,
@@ -195,7 +197,8 @@ class Kernel:
             max_instructions=max_instructions or DEFAULT_INSTRUCTIONS,
             wmma_rule=wmma_rule,
             initcheck=bool(chosen & {"all", "initcheck"}),
-            watch=combine([*self._checks(chosen, args, geometry), *([advisor] if advisor else [])]),
+            watch=combine([*self._checks(chosen, args, geometry), *watches]),
+            tags=None if advisor is None else _tags(self.module.typed),
         )
 
         def sink(class_: str, *rest: Any, **more: Any) -> None:
@@ -379,6 +382,13 @@ def _argument(parameter: Parameter, value: Any) -> Buffer | bytes:
             f"parameter '{p.name}' has {p.size} bytes, the argument has {len(data_bytes)}"
         )
     return data_bytes
+
+
+def _tags(module: TypedModule) -> dict[tuple[int, int], str]:
+    """The tags of instructions by line and column of the opcode."""
+    code = (i for f in module.functions.values() for i in f.instructions or ())
+    places = ((i.span.line, i.span.column) for i in code)
+    return instruction_tags(module.source.text, places)
 
 
 def _counters(program: Any) -> dict[str, int]:

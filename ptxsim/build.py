@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from .errors import UsageError
 from .resolve import InstructionChecker
 from .syntax import parse_statement
+from .syntax.comments import TAG_NAME
 from .syntax.printer import statement_text
 from .targets import PTX_VERSIONS, TARGETS, parse_target
 from .types import SCALAR_TYPES
@@ -227,20 +228,31 @@ class Kernel:
         self._body += [f"    // {line}" for line in text.splitlines()]
 
     def emit(
-        self, opcode: str, *operands: Operand, guard: Register | None = None, unless: bool = False
+        self,
+        opcode: str,
+        *operands: Operand,
+        guard: Register | None = None,
+        unless: bool = False,
+        tag: str = "",
     ) -> None:
-        """Write an instruction; ``guard`` is its predicate, negated with ``unless``."""
+        """Write an instruction; ``guard`` is its predicate, negated with ``unless``.
+
+        Executions of an instruction with a ``tag`` are counted (tool ``advice``).
+        """
+        if tag and not TAG_NAME.fullmatch(tag):
+            raise UsageError(f"'{tag}' is no name of a tag: [a-z][a-z0-9_.-]*")
         words = ", ".join(_text(o, opcode) for o in operands)
         prefix = "" if guard is None else f"@{'!' if unless else ''}{guard} "
         text = f"{prefix}{opcode} {words};" if words else f"{prefix}{opcode};"
         node = parse_statement(text)
         self._checker.check(node, text)
-        self._body.append("    " + statement_text(node))
+        comment = f"  // tag: {tag}" if tag else ""
+        self._body.append(f"    {statement_text(node)}{comment}")
 
-    def new(self, opcode: str, type_: str, *operands: Operand) -> Register:
+    def new(self, opcode: str, type_: str, *operands: Operand, tag: str = "") -> Register:
         """Write an instruction whose first operand is a new register, and return that."""
         register = self.register(type_)
-        self.emit(opcode, register, *operands)
+        self.emit(opcode, register, *operands, tag=tag)
         return register
 
     # --- results --------------------------------------------------------------------------------

@@ -36,6 +36,7 @@ class CpAsync(Instruction):
         ),
     )
     needs_defined = True
+    counts_guard = True
     traps = ("misaligned", "oob", "copy-size")
 
     def bind(self, b: Any) -> Step:

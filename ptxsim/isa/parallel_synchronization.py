@@ -147,6 +147,8 @@ class _Barrier(Instruction):
         waits = not m.arrive
 
         def transfer(r: Registers, g: Any) -> Any:
+            g.compact(range(len(r)))  # lanes that have left the group do not arrive
+            r = g.r
             which = np.unique(r[barrier])
             if len(which) > 1 or (count >= 0 and len(np.unique(r[count])) > 1):
                 return g.split_by([r[barrier]] + ([r[count]] if count >= 0 else []))

@@ -298,6 +298,8 @@ class Instruction:
     checks_lanes: ClassVar[tuple[str, ...]] = ()
     #: The result is the source, bit for bit, when both are registers.
     copies: ClassVar[bool] = False
+    #: Executions are counted even without a tag, since lanes with a false guard count too.
+    counts_guard: ClassVar[bool] = False
     #: Findings and traps beyond those of memory operands, by class.
     traps: ClassVar[tuple[str, ...]] = ()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -83,6 +84,8 @@ class LaunchRecord:
     group_type: type[Group] = Group
     #: what checks listen to, for all waves of the launch
     watch: Watch | None = None
+    #: tags of instructions by place of the opcode; with a watch only; None: nothing is counted
+    tags: Mapping[tuple[int, int], str] | None = None
 
 
 @dataclass(slots=True)
@@ -188,7 +191,7 @@ def run(record: LaunchRecord, sink: FindingSink) -> Outcome:
     shared = module.shared_layout(record.entry)
     link = Link(
         variables, functions, parameters, shared, module.target, record.wmma_rule,
-        watched=record.watch is not None, initcheck=record.initcheck,
+        watched=record.watch is not None, initcheck=record.initcheck, tags=record.tags,
     )  # fmt: skip
     program = compile_program(module, record.entry, link)
     outcome = Outcome(memory, buffers, program, False)

@@ -32,6 +32,11 @@ class Watch:
     def wave_ended(self, wave: Wave) -> None:
         """It has ended, or was stopped."""
 
+    # --- executions -----------------------------------------------------------------------------
+
+    def executed(self, group: Group, mask: BoolArray | None, site: Site) -> None:
+        """One of ``wave.program.counted`` begins; ``mask``: lanes with a true guard, None: all."""
+
     # --- accesses -------------------------------------------------------------------------------
 
     def load(self, group: Group, access: Access, place: Place) -> None:

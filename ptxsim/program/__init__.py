@@ -4,13 +4,14 @@ from .compile import compile_program, reachable_functions
 from .control import Argument, CallPlan, ControlBinder
 from .definedness import Origin, Origins
 from .dump import dump_cfg, dump_program
-from .model import Block, InstructionSite, Link, Program, Routine
+from .model import Block, Counted, InstructionSite, Link, Program, Routine
 
 __all__ = [
     "Argument",
     "Block",
     "CallPlan",
     "ControlBinder",
+    "Counted",
     "InstructionSite",
     "Link",
     "Origin",

@@ -30,7 +30,7 @@ from .definedness import (
     bind_receipt,
 )
 from .flow import Node, block_order, liveness, maybe_undefined
-from .model import Block, InstructionSite, Link, Program, Routine
+from .model import Block, Counted, InstructionSite, Link, Program, Routine
 from .tags import bind_tags, tagged_registers
 
 __all__ = ["compile_program", "reachable_functions"]
@@ -72,6 +72,7 @@ def reachable_functions(module: TypedModule, entry: str) -> list[str]:
 def compile_program(module: TypedModule, entry: str, link: Link) -> Program:
     """The program of one entry."""
     routines: dict[str, Routine] = {}
+    counted: list[Counted] = []
     origins = Origins() if link.initcheck else None
     by_address: dict[int, Routine | str] = {}
     for index, name in enumerate(reachable_functions(module, entry)):
@@ -80,20 +81,28 @@ def compile_program(module: TypedModule, entry: str, link: Link) -> Program:
             if name in link.functions:
                 by_address[link.functions[name]] = name
             continue
-        routine = _Compiler(function, link, index, origins).run()
+        routine = _Compiler(function, link, index, origins, counted).run()
         routines[name] = routine
         if name in link.functions:
             by_address[link.functions[name]] = routine
     for alias, target in module.aliases.items():
         if target in routines:
             routines[alias] = routines[target]
-    return Program(routines[entry], routines, by_address, link.shared, origins)
+    return Program(routines[entry], routines, by_address, link.shared, origins, tuple(counted))
 
 
 class _Compiler:
     def __init__(
-        self, function: TypedFunction, link: Link, index: int, origins: Origins | None
+        self,
+        function: TypedFunction,
+        link: Link,
+        index: int,
+        origins: Origins | None,
+        counted: list[Counted],
     ) -> None:
+        #: tags of instructions, None if none is counted; and those that are
+        self.tags = link.tags
+        self.counted = counted
         self.function = function
         self.origins = origins
         self.index = index
@@ -268,6 +277,7 @@ class _Compiler:
                 block.waits_as = i.record.waits_as
                 block.meets = i.record.meets
             self._bind_tags(binder, i)
+            self._count(binder)
             steps.add(binder, step)
             block.waits = block.waits or i.record.waits(i.mods)
         block.length = end - begin
@@ -286,6 +296,7 @@ class _Compiler:
                 block.gate = last.record.gate(control)
                 block.waits_as = last.record.waits_as
             self._bind_tags(control, i)
+            self._count(control)
             steps.add(control, None)
             block.site = block.site or control.site
             block.waits = block.waits or last.record.waits(last.mods)
@@ -297,6 +308,22 @@ class _Compiler:
     def _bind_tags(self, binder: InstructionBinder, i: TypedInstruction) -> None:
         if self.places.tags:
             bind_tags(binder, set(_bits(_node(i).writes)))
+
+    def _count(self, b: InstructionBinder) -> None:
+        """Let an instruction that is counted tell each execution, before it changes its guard."""
+        i = b.instruction
+        if self.tags is None:
+            return
+        tag = self.tags.get((i.span.line, i.span.column), "")
+        if not tag and not i.record.counts_guard:
+            return
+        guard, site = b.guard(), b.site
+        self.counted.append(Counted(site, i.record.name, tag))
+
+        def count(r: Registers, g: Any) -> None:
+            g.watch.executed(g, g.mask(guard(r)), site)
+
+        b.before.append(count)
 
     def _bind_test(self, block: Block, at: int) -> None:
         i = self.code[at]

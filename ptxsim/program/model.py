@@ -17,7 +17,16 @@ from ..resolve.typed import SharedLayout
 from ..targets import Target
 from .definedness import CheckedSteps, Origins
 
-__all__ = ["Block", "Gate", "InstructionSite", "Link", "Program", "Routine", "Transfer"]
+__all__ = [
+    "Block",
+    "Counted",
+    "Gate",
+    "InstructionSite",
+    "Link",
+    "Program",
+    "Routine",
+    "Transfer",
+]
 
 #: Ends a block: moves the group (or parts of it) on; returns the group that goes on at once.
 Transfer = Callable[[Registers, Any], Any]
@@ -54,6 +63,18 @@ class Link:
     watched: bool = False
     #: undefined bits are followed
     initcheck: bool = False
+    #: tags of instructions by line and column of the opcode; None: no execution is counted
+    tags: Mapping[tuple[int, int], str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """An instruction whose executions are counted; ``opcode`` is the name of its record."""
+
+    site: InstructionSite
+    opcode: str
+    #: empty: it has none
+    tag: str
 
 
 class Block:
@@ -114,3 +135,5 @@ class Program:
     shared: SharedLayout
     #: where undefined bits come from, in a program that is compiled to look at them
     origins: Origins | None = None
+    #: instructions that tell each execution (:meth:`ptxsim.machine.watch.Watch.executed`)
+    counted: tuple[Counted, ...] = ()

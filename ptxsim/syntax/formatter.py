@@ -7,7 +7,6 @@ of early compilers are treated as comments in column 1.
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable
@@ -16,12 +15,11 @@ from typing import Any
 
 from ..diagnostics import Span
 from . import ast
+from .comments import line_starts, without_comments
 from .parser import parse
 from .printer import function_head, item_lines, statement_lines
 
 __all__ = ["format_text"]
-
-_TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*.*?\*/|^\#[^\n]*|@@DWARF[^\n]*', re.S | re.M)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,24 +36,10 @@ class _Comment:
         return self.text.startswith(("#", "@@"))
 
 
-def _without_comments(text: str) -> tuple[str, list[tuple[int, str]]]:
-    """The text with its comments blanked out, and the comments with their offsets."""
-    found: list[tuple[int, str]] = []
-
-    def blank(match: re.Match[str]) -> str:
-        word = match.group()
-        if word.startswith('"'):
-            return word
-        found.append((match.start(), word.rstrip("\r")))
-        return re.sub(r"[^\n]", " ", word)
-
-    return _TOKEN.sub(blank, text), found
-
-
 class _Formatter:
     def __init__(self, text: str) -> None:
-        self.code, comments = _without_comments(text)
-        self.starts = [0, *(m.end() for m in re.finditer("\n", text))]
+        self.code, comments = without_comments(text)
+        self.starts = line_starts(text)
         self.lines = text.split("\n")
         self.out: list[str] = []
         #: Index in ``out`` of the last line of code.

@@ -106,3 +106,18 @@ LOOP: bar.sync 0; add.u32 %r2, %r2, 1; setp.le.u32 %p1, %r2, %r1; @%p1 bra LOOP;
     report, out = run(body, grid=5)
     assert report.verdict == "clean"
     assert (out == np.repeat(np.arange(5), 32) + 1).all()
+
+
+def test_lanes_that_have_branched_away_do_not_arrive(run: Any) -> None:
+    # three of sixteen warps leave; a group keeps the places of so few for a while
+    body = """
+    setp.lt.u32 %p1, %t, 96;
+    @%p1 bra END;
+    barrier.sync 1, 416;
+    setp.ne.u32 %p2, %t, 100;
+    barrier.red.popc.u32 %r1, 2, 416, %p2;
+    st.global.u32 [%mine], %r1;
+END:"""
+    report, out = run(body, block=512)
+    assert report.verdict == "clean"
+    assert out.tolist() == [0] * 96 + [415] * 416

@@ -12,11 +12,16 @@ if TYPE_CHECKING:
     from ...program import Block, Program
     from ..group import Group
 
-__all__ = ["Activity"]
+__all__ = ["Activity", "warps_in"]
 
 
 #: Groups whose count of warps is kept.
 _MOST_GROUPS = 64
+
+
+def warps_in(lanes: Array) -> int:
+    """The warps of lanes, which are in order."""
+    return 1 + int(np.count_nonzero(np.diff(lanes >> 5))) if len(lanes) else 0
 
 
 class Activity:
@@ -44,17 +49,18 @@ class Activity:
         self.warps[block] = 0
 
         def transfer(r: Registers, group: Any) -> Any:
-            self.warps[block] += self._warps_of(group)
+            self.warps[block] += self.warps_of(group)
             return inner(r, group)
 
         block.transfer = transfer
 
-    def _warps_of(self, group: Group) -> int:
+    def warps_of(self, group: Group) -> int:
+        """The warps that lanes of the group are of."""
         known = self._groups.get(id(group))
         if known is not None and known[0] is group.lanes and known[1] is group.active:
             return known[2]
         lanes = group.lanes if group.active is None else group.lanes[group.active]
-        count = 1 + int(np.count_nonzero(np.diff(lanes >> 5))) if len(lanes) else 0
+        count = warps_in(lanes)
         if len(self._groups) >= _MOST_GROUPS:
             self._groups.clear()
         self._groups[id(group)] = (group.lanes, group.active, count)

@@ -14,9 +14,11 @@ from ..watch import Watch
 from . import messages
 from .activity import Activity
 from .barriers import BarrierUses
+from .copy_counts import CopyCounts
 from .counters import counters
 from .messages import Advice
 from .requests import arrange, by_warp
+from .tag_counts import TagCounts
 from .tally import Tally
 
 if TYPE_CHECKING:
@@ -45,7 +47,14 @@ class Advisor(Watch):
         self.tallies: dict[tuple[int, str], Tally | None] = {}
         self.barriers = BarrierUses()
         self.activity = Activity()
+        self._tags = TagCounts(self.activity)
+        self._copies = CopyCounts(self.activity)
         self._wave: Wave | None = None
+
+    @property
+    def watches(self) -> tuple[Watch, ...]:
+        """All that has to listen to a launch."""
+        return self, self._tags, self._copies
 
     # --- accesses -------------------------------------------------------------------------------
 
@@ -158,6 +167,8 @@ class Advisor(Watch):
             "warp_instructions": self.activity.instructions,
             **counters(counted),
             "barriers": barriers,
+            **self._copies.counters(),
+            **self._tags.counters(),
         }
 
     def report(self, sink: Callable[..., None]) -> None:
