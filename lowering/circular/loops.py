@@ -4,6 +4,11 @@ A :class:`Program` is a tree of loops with statements in it.  Indices are intege
 the loop variables, the sizes (parameters) and the thread and block numbers ``tid.x`` .. ``tid.z``,
 ``ctaid.x`` .. ``ctaid.z``.  The passes rewrite this tree; :mod:`.interpret` runs it in NumPy and
 :mod:`.emit` writes it as PTX.
+
+Every thread executes the statements; those on fragments (:class:`LoadMatrix`, :class:`Mma`,
+:class:`StoreMatrix`) are executed by the 32 threads of a warp together, ``tid.x`` is the lane.
+Serial loops run; unrolled ones are written out, so that their variables are constants.  Axes of
+threads and CTAs are no loops any more: their variables are ``tid.x`` .. ``ctaid.z``.
 """
 
 from __future__ import annotations
@@ -37,6 +42,7 @@ __all__ = [
     "Peel",
     "Program",
     "Stage",
+    "StoreMatrix",
     "Test",
     "Wait",
     "Why",
@@ -115,7 +121,8 @@ class Why(Enum):
 class Fragment:
     """How a warp holds a tile: as operand ``A``, ``B`` or accumulator ``C`` of a matrix shape.
 
-    ``shape`` is (m, n, k) of the statement; it may be several instructions of the macro.
+    ``shape`` is (m, n, k) of one instruction; a buffer holds one or more such tiles in each of its
+    last two axes: rows and columns (m, k) of A, (k, n) of B, (m, n) of C.
     """
 
     role: str
@@ -128,7 +135,7 @@ class Buffer:
 
     Shared buffers that are circular have the slot as their first axis.  ``swizzle`` permutes the
     element offsets inside a slot.  Local buffers are registers of a thread; with ``fragment`` the
-    last two axes are a tile that the warp holds.
+    last two axes are a matrix that the warp holds.
     """
 
     name: str
@@ -229,9 +236,10 @@ class Compute:
 
 @dataclass(frozen=True, slots=True)
 class LoadMatrix:
-    """A fragment from a tile in shared memory; ``source`` is the element (0, 0) of the tile.
+    """The matrix of a fragment buffer from shared memory; ``source`` is its element (0, 0).
 
-    ``axes``: which axes of the source are the rows and columns of the fragment.
+    ``out`` has the indices of the other axes, and 0 for its rows and columns.  ``axes``: which axes
+    of the source are the rows and columns.
     """
 
     out: Access
@@ -241,12 +249,29 @@ class LoadMatrix:
 
 @dataclass(frozen=True, slots=True)
 class Mma:
-    """``acc += a * b`` on fragments; ``instruction`` is the shape of one mma, such as m16n8k16."""
+    """``acc += a * b`` on the whole matrices of fragment buffers.
+
+    ``instruction`` is the shape of one mma, such as m16n8k16.
+    """
 
     acc: Access
     a: Access
     b: Access
     instruction: str
+
+
+@dataclass(frozen=True, slots=True)
+class StoreMatrix:
+    """The matrix of a fragment buffer to global memory; ``out`` is its element (0, 0).
+
+    ``axes``: which axes of the target are the rows and columns.  ``left``: how many rows and
+    columns exist from there on, None where all do.
+    """
+
+    out: Access
+    source: Access
+    axes: tuple[int, int]
+    left: tuple[Expr | None, Expr | None] = (None, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,10 +293,14 @@ class BlockSync:
 
 @dataclass(frozen=True, slots=True)
 class Define:
-    """A value that is computed once, here."""
+    """A value that is computed once, here; the rest of the block has it as a symbol.
+
+    With ``why`` it is a condition for tests (``Test(Symbol(name), why)``).
+    """
 
     name: str
     value: Expr
+    why: Why | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,7 +325,8 @@ class Loop:
 
 
 Node: TypeAlias = (
-    "Loop | If | Define | Copy | Fill | Compute | LoadMatrix | Mma | Commit | Wait | BlockSync"
+    "Loop | If | Define | Copy | Fill | Compute | LoadMatrix | Mma | StoreMatrix | Commit | Wait "
+    "| BlockSync"
 )
 Block: TypeAlias = tuple[Node, ...]
 
@@ -360,7 +390,8 @@ def _dump(block: Block, depth: int, lines: list[str]) -> None:
 
 def _line(node: Node) -> str:
     if isinstance(node, Define):
-        return f"{node.name} = {node.value}"
+        why = f" ({node.why.value})" if node.why is not None else ""
+        return f"{node.name} = {node.value}{why}"
     if isinstance(node, Copy):
         how = f"cp.async.{node.cache}" if node.cache else "copy"
         zero = f", live {node.zero.live} ({node.zero.why.value})" if node.zero is not None else ""
@@ -372,6 +403,11 @@ def _line(node: Node) -> str:
         return f"{node.out} = {node.op}({sources}){_guard(node.guard)}"
     if isinstance(node, LoadMatrix):
         return f"{node.out} = load_matrix({node.source}, axes {node.axes})"
+    if isinstance(node, StoreMatrix):
+        limits = zip(("rows", "columns"), node.left, strict=True)
+        left = ", ".join(f"{name} < {limit}" for name, limit in limits if limit is not None)
+        where = f" where {left}" if left else ""
+        return f"{node.out} = store_matrix({node.source}, axes {node.axes}){where}"
     if isinstance(node, Mma):
         return f"{node.acc} += {node.instruction}({node.a}, {node.b})"
     if isinstance(node, Commit):
