@@ -13,6 +13,7 @@ towards minus infinity, as in NumPy; comparisons and ``&`` give 0 or 1.
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ __all__ = [
     "Expr",
     "Int",
     "Op",
+    "Range",
     "Select",
     "Symbol",
     "bounds",
@@ -30,6 +32,7 @@ __all__ = [
     "expr",
     "maximum",
     "minimum",
+    "multiple",
     "select",
     "substitute",
     "symbols",
@@ -279,6 +282,24 @@ def symbols(e: Expr) -> Iterator[str]:
     elif isinstance(e, Select):
         for part in (e.condition, e.yes, e.no):
             yield from symbols(part)
+
+
+def multiple(e: Expr, known: Mapping[str, int]) -> int:
+    """A number that divides an expression, 0 if it is always 0."""
+    if isinstance(e, Int):
+        return abs(e.value)
+    if isinstance(e, Symbol):
+        return known.get(e.name, 1)
+    if isinstance(e, Select):
+        return math.gcd(multiple(e.yes, known), multiple(e.no, known))
+    left, right = multiple(e.left, known), multiple(e.right, known)
+    if e.name == "*":
+        return left * right
+    if e.name in ("+", "-", "min", "max", "%"):
+        return math.gcd(left, right)
+    if e.name == "//" and isinstance(e.right, Int) and left % e.right.value == 0:
+        return left // e.right.value
+    return 1
 
 
 #: Least and greatest value; None where there is no bound.
