@@ -124,8 +124,12 @@ class Matmul:
         """A size: a number, or the parameter of the launch."""
         if letter in self.symbolic:
             return Symbol(letter.upper())
+        return expr(self.number(letter))
+
+    def number(self, letter: str) -> int:
+        """A size, whether the kernel knows it or not."""
         ks = {"k": self.k} if isinstance(self.k, int) else {"k1": self.k[0], "k2": self.k[1]}
-        return expr({"m": self.m, "n": self.n, "b": self.batch or 0, **ks}[letter])
+        return {"m": self.m, "n": self.n, "b": self.batch or 0, **ks}[letter]
 
     def axes(self, operand: str) -> tuple[str, ...]:
         """The axes of ``a``, ``b`` or ``c`` as they lie in memory, slowest first."""
@@ -137,6 +141,16 @@ class Matmul:
             (self.layout[0] == "N", "m") if operand == "a" else (self.layout[1] == "T", "n")
         )
         return (*batch, kept, *ks) if plain else (*batch, *ks, kept)
+
+    def padded(self, operand: str, row: int) -> tuple[int, ...]:
+        """The strides of an operand whose rows are this many elements apart."""
+        extents = [self.number(axis) for axis in self.axes(operand)]
+        if row < extents[-1]:
+            raise UsageError(f"rows of {operand} have {extents[-1]} elements, not {row}")
+        strides = [1, row]
+        for extent in reversed(extents[1:-1]):
+            strides.append(strides[-1] * extent)
+        return tuple(reversed(strides))
 
 
 def instruction_shape(text: str) -> tuple[int, int, int]:
