@@ -39,7 +39,8 @@ class Scheme(Enum):
 class Matmul:
     """The problem and its schedule: extents, CTA tile, depth S and vector width V of the pipeline.
 
-    A tile without columns has no operand B.  ``static_k`` and ``static_mn`` say which extents are constants of the kernel.
+    A tile without columns has no operand B.  ``static_k`` and ``static_mn`` say which extents are
+    constants of the kernel.
     """
 
     m: int

@@ -108,15 +108,16 @@ def _parts(depth: int, tiles: int, order: Order) -> tuple[list[Event], list[list
     wait = Wait(None if order.zero_is_all and pending == 0 else pending)
     prolog: list[Event] = []
     for tile in range(depth - 1):
-        prolog += [Load(tile)] * (tile < tiles) + [Commit()]
-    prolog += [Commit()] * order.stray_commit + [wait, Barrier()]
+        prolog.extend([Load(tile), Commit()] if tile < tiles else [Commit()])
+    prolog.extend([Commit()] if order.stray_commit else [])
+    prolog.extend([wait, Barrier()])
     last = tiles if order.drain else max(tiles - depth + 1, 0)
     rows = []
     for i in range(last):
         row: list[Event] = [Load(i + depth - 1)] if i + depth - 1 < tiles else []
-        row += [] if order.commit_last else [Commit()]
-        row += [Use(i), wait] + [Barrier()] * order.barriers
-        row += [Commit()] if order.commit_last else []
+        row.extend([] if order.commit_last else [Commit()])
+        row.extend([Use(i), wait, Barrier()] if order.barriers else [Use(i), wait])
+        row.extend([Commit()] if order.commit_last else [])
         rows.append(row)
     return prolog, rows
 

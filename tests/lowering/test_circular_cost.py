@@ -1,8 +1,8 @@
 """The cost formulas of the schemes: the reckoning for M = N = 128, K = 1000, L = 32, one CTA.
 
 The expected numbers were worked out by hand from what each scheme executes: T = 32 tiles of which
-the first has r = 8 elements, 1024 copies of 8 f16 a tile by 128 threads.  ``P0`` is nvFuser's peeled
-predicate (csarofeen/pytorch PR 1973), ``U1`` its zero-filling copy (PRs 2484 and 2485).
+the first has r = 8 elements, 1024 copies of 8 f16 a tile by 128 threads.  ``P0`` is nvFuser's
+peeled predicate (csarofeen/pytorch PR 1973), ``U1`` its zero-filling copy (PRs 2484 and 2485).
 """
 
 from __future__ import annotations
