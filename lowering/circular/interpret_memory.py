@@ -43,7 +43,7 @@ class LoopError(Exception):
 
 def _text(node: Node) -> str:
     """The first line of a node."""
-    whole = Program("", (), (), (node,), (1, 1, 1), (Int(1),) * 3)  # type: ignore[arg-type]
+    whole = Program("", (), (), (node,), (1, 1, 1), (Int(1),) * 3)
     line = dump(whole).splitlines()[1].strip()
     return line.rstrip(":") if isinstance(node, (Loop, If)) else line
 

@@ -32,8 +32,7 @@ def carrier(dtype: str) -> np.dtype[Any]:
     """
     if dtype in (*_FLOATS, "tf32"):
         return FORMATS[dtype].dtype
-    signed, width = _integer(dtype)
-    return np.dtype(f"u{width // 8}")
+    return np.dtype(f"u{_integer(dtype)[1] // 8}")
 
 
 def _integer(dtype: str) -> tuple[bool, int]:
