@@ -134,7 +134,7 @@ def test_a_stray_commit_alone_is_harmless(depth: int, tiles: int) -> None:
 @pytest.mark.parametrize("tiles", [1, 2, 5, 11])
 def test_a_wait_that_leaves_one_group_more(depth: int, tiles: int) -> None:
     found = faults(trace(depth, tiles, Order(slack=1)), depth, tiles)
-    assert (Kind.RAW, 0) == (found[0].kind, found[0].tile)
+    assert (found[0].kind, found[0].tile) == (Kind.RAW, 0)
     assert {f.tile for f in found if f.kind is Kind.RAW} == set(range(tiles))
 
 
