@@ -353,11 +353,12 @@ class _Nest:
         commit: list[Node] = [Commit()] if copies else []
         wait: list[Node] = [Wait(slots - 2)] if copies else []
         nodes: list[Node] = []
+        self.make.beyond = frozenset({axis} if masked else ())
         self.context.serial += 1
         for s in range(ahead):
             part = Peel.STEADY if s else Peel.RESIDUE
             loads = [*self._clear(load, Int(s), part), *load(Int(s), part)]
-            if s and (peeled or not masked):
+            if s if peeled else not masked:
                 loads = self._where(expr(s) < tiles, loads)
             nodes += [*loads, *commit]
         nodes += self._clear(load, Int(ahead), Peel.STEADY)

@@ -76,6 +76,8 @@ class Statements:
         self.buffers = {t: self._buffer(t) for t in fusion.tensors}
         #: a test that all copies to circular buffers have besides
         self.exists: tuple[Test, ...] = ()
+        #: outer axes of splits whose tiles are also loaded where there are none any more
+        self.beyond: frozenset[Axis] = frozenset()
 
     # --- memory ---------------------------------------------------------------------------------
 
@@ -208,7 +210,8 @@ class Statements:
                 if limit is not None:
                     yield from self._limit(self.value(t, inner, point), limit, Why.AXIS, inner)
                 continue
-            if source in implied or self.context.divides(inner.fixed, source.extent):
+            whole = self.context.divides(inner.fixed, source.extent) and outer not in self.beyond
+            if source in implied or whole:
                 continue
             mine = self.axes & {outer, *self._within(t, source)}
             why = Why.AXIS if mine else Why.BOUND
