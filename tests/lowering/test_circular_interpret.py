@@ -251,9 +251,9 @@ def _program(
 
 def _run(body: Block, **options: Any) -> Interpretation:
     arrays = {"i": np.arange(64, dtype=np.float32), "o": np.full(64, -1, np.float32)}
-    landing = options.pop("landing", "late")
+    how = {key: options.pop(key) for key in ("landing", "checked") if key in options}
     sizes = options.pop("values", {})
-    return interpret(_program(body, **options), arrays, sizes, landing=landing)
+    return interpret(_program(body, **options), arrays, sizes, **how)
 
 
 def _fails(kind: str, body: Block, **options: Any) -> LoopError:
@@ -404,6 +404,13 @@ def test_a_fill_beside_the_copy_is_right() -> None:
     _fails("in-flight", whole)
 
 
+def test_unchecked_landings_before_or_over_a_later_write() -> None:
+    body: Block = (_fetch(TID, TID), Fill(Access(BOX, (TID,)), 50.0), *DONE, _shown(TID, TID))
+    for landing, expected in (("early", [50] * 4), ("late", [0, 1, 2, 3])):
+        done = _run(body, landing=landing, checked=False)
+        assert done.arrays["o"][:4].tolist() == expected
+
+
 def test_a_copy_reads_its_source_when_it_lands() -> None:
     # i[t] is overwritten between issue and wait
     body: Block = (
@@ -465,8 +472,18 @@ def _put(at: Expr) -> Fill:
             "was read by another thread",
         ),
         ((_put(TID), BlockSync(), _shown(TID, ZERO), _put(TID)), "was read by another thread"),
+        ((_put(TID), BlockSync(), _shown(TID, ZERO), _put(3 - TID)), "was read by another thread"),
     ],
-    ids=["raw", "war", "waw", "same statement", "copy raw", "copy war", "many readers"],
+    ids=[
+        "raw",
+        "war",
+        "waw",
+        "same statement",
+        "copy raw",
+        "copy war",
+        "first of many readers",
+        "last of many readers",
+    ],
 )
 def test_races(body: Block, what: str) -> None:
     assert what in str(_fails("race", body))
@@ -480,6 +497,13 @@ def test_what_a_thread_does_alone_or_behind_a_barrier_is_no_race() -> None:
     # CTAs have their own shared memory
     done = _run((_put(TID), _shown(Symbol("ctaid.x") * 4 + TID, TID)), ctas=3)
     assert done.arrays["o"][:13].tolist() == [1] * 12 + [-1]
+
+
+def test_the_barrier_of_a_cta_is_none_of_another() -> None:
+    first = If((Condition(Symbol("ctaid.x") < 1, Why.UNIFORM),), (BlockSync(),))
+    body: Block = (_put(TID), first, _shown(Symbol("ctaid.x") * 4 + TID, 3 - TID))
+    _run(body)
+    assert "in CTA 1" in str(_fails("race", body, ctas=2))
 
 
 def test_one_element_of_global_memory_gets_one_value() -> None:
@@ -717,7 +741,7 @@ def test_bf16_as_patterns() -> None:
     assert (interpret(program, arrays, {"M": 16, "N": 8}).arrays["d"] == 16).all()
 
 
-@pytest.mark.parametrize(("m", "n"), [(16, 8), (13, 5), (1, 1)])
+@pytest.mark.parametrize(("m", "n"), [(16, 8), (13, 5), (1, 1), (16, 5), (13, 8)])
 def test_rows_and_columns_outside_are_undefined_and_not_stored(m: int, n: int) -> None:
     program = product("f16", "f32", (16, 8, 16), repeat=(1, 1, 1), store_dtype="f16")
     a, b = _halves(m, 16, 4).round(), _halves(n, 16, 5).round()
@@ -734,6 +758,7 @@ def test_rows_and_columns_outside_are_undefined_and_not_stored(m: int, n: int) -
         return
     with pytest.raises(LoopError, match="range"):
         interpret(free, arrays, {"M": m, "N": n})
+    # undefined rows and undefined columns are found each
     roomy = replace(store.out.buffer, extents=(Int(16), Int(8)), strides=(Int(8), ONE))
     wide = replace(store, out=Access(roomy, (ZERO, ZERO)), left=(None, None))
     buffers = tuple(roomy if b_.name == "d" else b_ for b_ in program.buffers)
@@ -782,16 +807,22 @@ def test_statements_on_matrices_are_of_whole_warps() -> None:
 
 
 def test_warps_have_their_own_matrices() -> None:
-    c, warp = _frag("c", "f32", 16, 8), Symbol("tid.y")
-    target = Buffer("o", "f32", Memory.GLOBAL, (Int(2), Int(16), Int(8)), (Int(128), Int(8), ONE))
+    c, cta, warp = _frag("c", "f32", 16, 8), Symbol("ctaid.x"), Symbol("tid.y")
+    extents, strides = (Int(6), Int(16), Int(8)), (Int(128), Int(8), ONE)
+    target = Buffer("o", "f32", Memory.GLOBAL, extents, strides)
+    second = Condition(warp.equals(1), Why.BOUND)
+    last = Condition(cta.equals(2) & warp.equals(1), Why.BOUND)
+    held = Access(c, (ZERO, ZERO))
     body: Block = (
-        Fill(Access(c, (ZERO, ZERO)), 1.0),
-        Fill(Access(c, (ZERO, ZERO)), 2.0, guard=(Condition(warp.equals(1), Why.BOUND),)),
-        StoreMatrix(Access(target, (warp, ZERO, ZERO)), Access(c, (ZERO, ZERO)), (1, 2)),
+        Fill(held, 1.0),
+        Fill(held, 2.0, guard=(second,)),
+        Fill(held, 3.0, guard=(last,)),
+        StoreMatrix(Access(target, (cta * 2 + warp, ZERO, ZERO)), held, (1, 2)),
     )
-    program = Program("two", (target, c), (), body, (32, 2, 1), (ONE,) * 3)
-    done = interpret(program, {"o": np.zeros(256, np.float32)}, {})
-    assert done.arrays["o"].tolist() == [1] * 128 + [2] * 128
+    program = Program("many", (target, c), (), body, (32, 2, 1), (Int(3), ONE, ONE))
+    done = interpret(program, {"o": np.zeros(6 * 128, np.float32)}, {})
+    assert done.arrays["o"][::128].tolist() == [1, 2, 1, 2, 1, 3]
+    assert done.arrays["o"].sum() == 128 * 10
     assert done.counts.fills == 0  # registers
 
 
