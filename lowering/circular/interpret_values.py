@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxsim.numerics import floating
 from ptxsim.numerics.convert import float_to_float, float_to_int, int_to_float, int_to_int
+from ptxsim.numerics.floating import add, fma, max_, min_, mul, neg, sub
 from ptxsim.numerics.formats import FORMATS, TF32, Bits, Format
 from ptxsim.numerics.tensor_core import float_product, integer_product
 from ptxsim.numerics.tensor_core_rules import float_rule
@@ -63,8 +63,7 @@ def _narrow(double: Bits, fmt: Format) -> Bits:
 
 
 _FLOAT_OPERATIONS: dict[str, Callable[..., Bits]] = {
-    "add": floating.add, "sub": floating.sub, "mul": floating.mul, "fma": floating.fma,
-    "max": floating.max_, "min": floating.min_, "neg": floating.neg,
+    "add": add, "sub": sub, "mul": mul, "fma": fma, "max": max_, "min": min_, "neg": neg,
 }  # fmt: skip
 _INTEGER_OPERATIONS: dict[str, Callable[..., NDArray[Any]]] = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "max": np.maximum, "min": np.minimum,

@@ -7,9 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
 from lowering.circular.integers import Expr, Int, Symbol, ceil_div, maximum, minimum, select
+from lowering.circular.interpret import Interpretation, LoopError, interpret
 from lowering.circular.loops import (
     Access,
     Block,
@@ -243,3 +245,40 @@ def with_body(program: Program, body: Sequence[Node]) -> Program:
 def clamp(value: Expr, high: int) -> Expr:
     """A value cut to the range from 0 to a number."""
     return minimum(maximum(value, 0), high)
+
+
+# --- small programs -------------------------------------------------------------------------------
+
+IN = Buffer("i", "f32", Memory.GLOBAL, (Int(8), Int(8)), (Int(8), ONE))
+OUT = Buffer("o", "f32", Memory.GLOBAL, (Int(64),), (ONE,))
+BOX = Buffer("s", "f32", Memory.SHARED, (Int(64),), (ONE,))
+REG = Buffer("r", "f32", Memory.LOCAL, (Int(4),), (ONE,))
+
+
+def small(
+    body: Block, *, block: tuple[int, int, int] = (4, 1, 1), ctas: int = 1,
+    buffers: tuple[Buffer, ...] = (IN, OUT, BOX, REG), sizes: tuple[str, ...] = (),
+) -> Program:  # fmt: skip
+    """Statements for a few threads, with 64 elements in global and in shared memory."""
+    return Program("small", buffers, sizes, body, block, (Int(ctas), ONE, ONE))
+
+
+def run_small(body: Block, **options: Any) -> Interpretation:
+    """A run on the numbers from 0 to 63; options are those of `small` and of `interpret`."""
+    arrays = {"i": np.arange(64, dtype=np.float32), "o": np.full(64, -1, np.float32)}
+    how = {key: options.pop(key) for key in ("landing", "checked") if key in options}
+    sizes = options.pop("values", {})
+    return interpret(small(body, **options), arrays, sizes, **how)
+
+
+def fails(kind: str, body: Block, **options: Any) -> LoopError:
+    """The error of a run, which is of that kind."""
+    with pytest.raises(LoopError) as caught:
+        run_small(body, **options)
+    assert caught.value.kind == kind, str(caught.value)
+    return caught.value
+
+
+def element(at: Expr) -> Access:
+    """An element of `i` by its number."""
+    return Access(IN, (at // 8, at % 8))

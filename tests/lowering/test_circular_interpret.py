@@ -13,12 +13,18 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 from circular_programs import (
+    BOX,
+    IN,
+    OUT,
+    REG,
     TID,
     clamp,
+    element,
+    fails,
     numbers,
     peeled_sum,
-    product,
     row_sum,
+    run_small,
     tiles,
     traced_sum,
     unpeeled_sum,
@@ -28,7 +34,7 @@ from numpy.typing import NDArray
 
 from lowering.circular.cost import Matmul, Scheme, cost
 from lowering.circular.integers import Expr, Int, Symbol, select
-from lowering.circular.interpret import Interpretation, LoopError, interpret
+from lowering.circular.interpret import LoopError, interpret
 from lowering.circular.loops import (
     Access,
     Block,
@@ -39,16 +45,12 @@ from lowering.circular.loops import (
     Copy,
     Define,
     Fill,
-    Fragment,
     If,
-    LoadMatrix,
     Loop,
     Memory,
-    Mma,
     Node,
     Parallel,
     Program,
-    StoreMatrix,
     Wait,
     Why,
     ZeroFill,
@@ -56,9 +58,6 @@ from lowering.circular.loops import (
 from lowering.circular.loops import Test as Condition
 from lowering.circular.timeline import Kind, Order, faults, trace
 from lowering.layout import Swizzle
-from ptxsim.numerics.formats import F16, F32
-from ptxsim.numerics.tensor_core import float_product
-from ptxsim.numerics.tensor_core_rules import float_rule
 
 Array = NDArray[Any]
 LANDINGS: tuple[Literal["early", "late"], ...] = ("early", "late")
@@ -236,39 +235,8 @@ def test_a_missing_drain_leaves_copies_pending() -> None:
 # --- small programs -------------------------------------------------------------------------------
 
 
-IN = Buffer("i", "f32", Memory.GLOBAL, (Int(8), Int(8)), (Int(8), ONE))
-OUT = Buffer("o", "f32", Memory.GLOBAL, (Int(64),), (ONE,))
-BOX = Buffer("s", "f32", Memory.SHARED, (Int(64),), (ONE,))
-REG = Buffer("r", "f32", Memory.LOCAL, (Int(4),), (ONE,))
-
-
-def _program(
-    body: Block, *, block: tuple[int, int, int] = (4, 1, 1), ctas: int = 1,
-    buffers: tuple[Buffer, ...] = (IN, OUT, BOX, REG), sizes: tuple[str, ...] = (),
-) -> Program:  # fmt: skip
-    return Program("small", buffers, sizes, body, block, (Int(ctas), ONE, ONE))
-
-
-def _run(body: Block, **options: Any) -> Interpretation:
-    arrays = {"i": np.arange(64, dtype=np.float32), "o": np.full(64, -1, np.float32)}
-    landing = options.pop("landing", "late")
-    sizes = options.pop("values", {})
-    return interpret(_program(body, **options), arrays, sizes, landing=landing)
-
-
-def _fails(kind: str, body: Block, **options: Any) -> LoopError:
-    with pytest.raises(LoopError) as caught:
-        _run(body, **options)
-    assert caught.value.kind == kind, str(caught.value)
-    return caught.value
-
-
-def _in(at: Expr) -> Access:
-    return Access(IN, (at // 8, at % 8))
-
-
 def _fetch(to: Expr, at: Expr, **how: Any) -> Copy:
-    return Copy(Access(BOX, (to,)), _in(at), cache="ca", **how)
+    return Copy(Access(BOX, (to,)), element(at), cache="ca", **how)
 
 
 def _shown(at: Expr, of: Expr) -> Copy:
@@ -285,7 +253,7 @@ def test_vectors_and_partial_copies() -> None:
         *DONE,
         Copy(Access(OUT, (TID * 4,)), Access(BOX, (TID * 4,)), width=4),
     )
-    done = _run(body)
+    done = run_small(body)
     assert done.arrays["o"][:16].tolist() == [0, 0, 0, 0, 4, 0, 0, 0, 8, 9, 0, 0, 12, 13, 14, 0]
     assert done.counts.copies == {"zero_filled": 1, "partial": 3, "full": 0, "skipped": 0}
     assert (done.counts.bytes_read, done.counts.bytes_zeroed) == (24, 40)
@@ -297,33 +265,33 @@ def test_vectors_and_partial_copies() -> None:
 
 def test_a_dead_copy_may_point_anywhere() -> None:
     dead = ZeroFill(ZERO, whole=True)
-    done = _run((_fetch(TID, TID + 1000, zero=dead), *DONE, _shown(TID, TID)))
+    done = run_small((_fetch(TID, TID + 1000, zero=dead), *DONE, _shown(TID, TID)))
     assert done.arrays["o"][:4].tolist() == [0] * 4
-    _fails("range", (_fetch(TID, TID + 1000),))
+    fails("range", (_fetch(TID, TID + 1000),))
     # a guard that is false does nothing at all
     never = (Condition(TID < 0, Why.AXIS),)
-    counts = _run((_fetch(TID, TID - 1000, guard=never), Commit())).counts
+    counts = run_small((_fetch(TID, TID - 1000, guard=never), Commit())).counts
     assert counts.copies["skipped"] == 4
     assert counts.empty_commits == 4
 
 
 def test_live_elements_are_between_none_and_all() -> None:
-    _fails("range", (_fetch(TID * 4, TID * 4, width=4, zero=ZeroFill(Int(5), whole=False)),))
-    _fails("range", (_fetch(TID * 4, TID * 4, width=4, zero=ZeroFill(Int(-1), whole=False)),))
-    _fails("range", (_fetch(TID * 4, TID * 4, width=4, zero=ZeroFill(Int(2), whole=True)),))
+    fails("range", (_fetch(TID * 4, TID * 4, width=4, zero=ZeroFill(Int(5), whole=False)),))
+    fails("range", (_fetch(TID * 4, TID * 4, width=4, zero=ZeroFill(Int(-1), whole=False)),))
+    fails("range", (_fetch(TID * 4, TID * 4, width=4, zero=ZeroFill(Int(2), whole=True)),))
 
 
 @pytest.mark.parametrize(
     ("to", "at"), [(TID + 61, TID), (TID - 1, TID), (TID, TID + 61), (TID, TID - 1)]
 )
 def test_indices_outside(to: Expr, at: Expr) -> None:
-    _fails("range", (_fetch(to, at),))
+    fails("range", (_fetch(to, at),))
 
 
 def test_an_index_may_not_run_into_the_next_row() -> None:
     # element 8 of row 0 lies in memory, but is none of row 0
     read = Copy(Access(REG, (ZERO,)), Access(IN, (ZERO, TID + 5)))
-    error = _fails("range", (read,))
+    error = fails("range", (read,))
     assert "index 8 of axis 1 of 'i' (8) in 'r[0] = copy(i[0, tid.x + 5], 1)'" in str(error)
 
 
@@ -331,35 +299,35 @@ def test_vectors_do_not_run_into_padding() -> None:
     padded = Buffer("i", "f32", Memory.GLOBAL, (Int(7), Int(6)), (Int(8), ONE))
     buffers = (padded, OUT, BOX, REG)
     two = Copy(Access(BOX, (TID * 4,)), Access(padded, (TID, Int(4))), width=2, cache="ca")
-    _run((two, *DONE), buffers=buffers)
-    error = _fails("range", (replace(two, width=4),), buffers=buffers)
+    run_small((two, *DONE), buffers=buffers)
+    error = fails("range", (replace(two, width=4),), buffers=buffers)
     assert "no element 6 in 'i'" in str(error)
     # what is not read does not matter
-    _run((replace(two, width=4, zero=ZeroFill(Int(2), False)), *DONE), buffers=buffers)
+    run_small((replace(two, width=4, zero=ZeroFill(Int(2), False)), *DONE), buffers=buffers)
 
 
 def test_alignment() -> None:
-    _fails("misaligned", (_fetch(TID * 4, TID * 4 + 2, width=4),))
-    _fails("misaligned", (_fetch(TID * 4 + 2, TID * 4, width=4),))
+    fails("misaligned", (_fetch(TID * 4, TID * 4 + 2, width=4),))
+    fails("misaligned", (_fetch(TID * 4 + 2, TID * 4, width=4),))
     weak = replace(IN, align=8)
     copy = Copy(Access(BOX, (TID * 4,)), Access(weak, (ZERO, ZERO)), width=4, cache="ca")
-    _fails("misaligned", (copy,), buffers=(weak, OUT, BOX, REG))
+    fails("misaligned", (copy,), buffers=(weak, OUT, BOX, REG))
     mixed = replace(BOX, swizzle=Swizzle(1, 2, 3))
     copy = Copy(Access(mixed, (TID * 4,)), Access(IN, (ZERO, ZERO)), width=4, cache="ca")
-    _fails("misaligned", (copy,), buffers=(IN, OUT, mixed, REG))
+    fails("misaligned", (copy,), buffers=(IN, OUT, mixed, REG))
     kept = replace(BOX, swizzle=Swizzle(2, 2, 3))
-    _run((replace(copy, out=Access(kept, (TID * 4,))), *DONE), buffers=(IN, OUT, kept, REG))
+    run_small((replace(copy, out=Access(kept, (TID * 4,))), *DONE), buffers=(IN, OUT, kept, REG))
 
 
 @pytest.mark.parametrize(("cache", "width"), [("cg", 1), ("cg", 2), ("ca", 3), ("ca", 8), ("", 3)])
 def test_sizes_of_copies(cache: str, width: int) -> None:
     copy = Copy(Access(BOX, (TID * 8,)), Access(IN, (TID, ZERO)), width=width, cache=cache)
-    _fails("unsupported" if cache else "misaligned", (copy,))
+    fails("unsupported" if cache else "misaligned", (copy,))
 
 
 def test_asynchronous_copies_go_from_global_to_shared_memory() -> None:
-    _fails("unsupported", (Copy(Access(REG, (ZERO,)), Access(IN, (ZERO, ZERO)), cache="ca"),))
-    _fails("unsupported", (Copy(Access(BOX, (ZERO,)), Access(REG, (ZERO,)), cache="ca"),))
+    fails("unsupported", (Copy(Access(REG, (ZERO,)), Access(IN, (ZERO, ZERO)), cache="ca"),))
+    fails("unsupported", (Copy(Access(BOX, (ZERO,)), Access(REG, (ZERO,)), cache="ca"),))
 
 
 # --- copies in flight -----------------------------------------------------------------------------
@@ -371,20 +339,20 @@ def test_asynchronous_copies_go_from_global_to_shared_memory() -> None:
     [
         _shown(TID, TID),
         Fill(Access(BOX, (TID,)), 0.0),
-        Copy(Access(BOX, (TID,)), _in(TID)),
+        Copy(Access(BOX, (TID,)), element(TID)),
         _fetch(TID, TID),
     ],
     ids=["read", "fill", "write", "copy"],
 )
 def test_bytes_in_flight_are_not_touched(landing: str, touch: Node) -> None:
-    error = _fails("in-flight", (_fetch(TID, TID), Commit(), touch), landing=landing)
+    error = fails("in-flight", (_fetch(TID, TID), Commit(), touch), landing=landing)
     assert error.node == touch
-    done = _run((_fetch(TID, TID), Commit(), *DONE, touch, Wait(None)), landing=landing)
+    done = run_small((_fetch(TID, TID), Commit(), *DONE, touch, Wait(None)), landing=landing)
     assert done.counts.pending_at_exit == 0
 
 
 def test_two_copies_of_one_statement_to_one_element() -> None:
-    error = _fails("in-flight", (_fetch(ZERO, TID),))
+    error = fails("in-flight", (_fetch(ZERO, TID),))
     assert "two copies are on their way to an element of 's'" in str(error)
 
 
@@ -397,11 +365,18 @@ def test_a_fill_beside_the_copy_is_right() -> None:
         *DONE,
         _shown(TID, TID),
     )
-    done = _run(body)
+    done = run_small(body)
     assert done.arrays["o"][:4].tolist() == [0, 1, 0, 0]
     assert (done.counts.fills, done.counts.fill_bytes) == (2, 8)
     whole: Block = (body[0], Fill(Access(BOX, (TID,)), 0.0), *DONE)
-    _fails("in-flight", whole)
+    fails("in-flight", whole)
+
+
+def test_unchecked_landings_before_or_over_a_later_write() -> None:
+    body: Block = (_fetch(TID, TID), Fill(Access(BOX, (TID,)), 50.0), *DONE, _shown(TID, TID))
+    for landing, expected in (("early", [50] * 4), ("late", [0, 1, 2, 3])):
+        done = run_small(body, landing=landing, checked=False)
+        assert done.arrays["o"][:4].tolist() == expected
 
 
 def test_a_copy_reads_its_source_when_it_lands() -> None:
@@ -409,12 +384,12 @@ def test_a_copy_reads_its_source_when_it_lands() -> None:
     body: Block = (
         _fetch(TID, TID), Commit(),
         Fill(Access(REG, (ZERO,)), 50.0),
-        Copy(_in(TID), Access(REG, (ZERO,))),
+        Copy(element(TID), Access(REG, (ZERO,))),
         *DONE,
         _shown(TID, TID),
     )  # fmt: skip
-    assert _run(body, landing="early").arrays["o"][:4].tolist() == [0, 1, 2, 3]
-    assert _run(body, landing="late").arrays["o"][:4].tolist() == [50] * 4
+    assert run_small(body, landing="early").arrays["o"][:4].tolist() == [0, 1, 2, 3]
+    assert run_small(body, landing="late").arrays["o"][:4].tolist() == [50] * 4
 
 
 def test_a_wait_covers_the_older_groups() -> None:
@@ -422,26 +397,26 @@ def test_a_wait_covers_the_older_groups() -> None:
         _fetch(TID, TID), Commit(), _fetch(TID + 4, TID), Commit(), Wait(1), BlockSync(),
         _shown(TID, TID),
     )  # fmt: skip
-    done = _run(body)
+    done = run_small(body)
     assert done.arrays["o"][:4].tolist() == [0, 1, 2, 3]
     assert done.counts.pending_at_exit == 4
-    _fails("in-flight", (*body, _shown(TID, TID + 4)))
+    fails("in-flight", (*body, _shown(TID, TID + 4)))
     # without a commit the copies belong to no group that a wait could cover, but wait_all does
-    _fails("in-flight", (_fetch(TID, TID), Wait(0), BlockSync(), _shown(TID, TID)))
-    _run((_fetch(TID, TID), *DONE, _shown(TID, TID)))
+    fails("in-flight", (_fetch(TID, TID), Wait(0), BlockSync(), _shown(TID, TID)))
+    run_small((_fetch(TID, TID), *DONE, _shown(TID, TID)))
 
 
 def test_threads_wait_for_their_own_copies() -> None:
     # threads below 2 wait in the loop, the others do not
     loop = Loop("w", TID, Int(2), (Wait(None),))
     body: Block = (_fetch(TID, TID), Commit(), loop, BlockSync())
-    assert _run(body).counts.pending_at_exit == 2
-    _fails("in-flight", (*body, _shown(TID, TID)))
+    assert run_small(body).counts.pending_at_exit == 2
+    fails("in-flight", (*body, _shown(TID, TID)))
     below = Condition(TID < 2, Why.BOUND)
-    done = _run((*body, replace(_shown(TID, TID), guard=(below,))))
+    done = run_small((*body, replace(_shown(TID, TID), guard=(below,))))
     assert done.arrays["o"][:4].tolist() == [0, 1, -1, -1]
     assert done.counts.waits == {None: 3}  # thread 0 twice, thread 1 once
-    rest = _run((*body, Wait(None), BlockSync(), _shown(TID, TID)))
+    rest = run_small((*body, Wait(None), BlockSync(), _shown(TID, TID)))
     assert rest.arrays["o"][:4].tolist() == [0, 1, 2, 3]
 
 
@@ -465,27 +440,44 @@ def _put(at: Expr) -> Fill:
             "was read by another thread",
         ),
         ((_put(TID), BlockSync(), _shown(TID, ZERO), _put(TID)), "was read by another thread"),
+        ((_put(TID), BlockSync(), _shown(TID, ZERO), _put(3 - TID)), "was read by another thread"),
     ],
-    ids=["raw", "war", "waw", "same statement", "copy raw", "copy war", "many readers"],
+    ids=[
+        "raw",
+        "war",
+        "waw",
+        "same statement",
+        "copy raw",
+        "copy war",
+        "first of many readers",
+        "last of many readers",
+    ],
 )
 def test_races(body: Block, what: str) -> None:
-    assert what in str(_fails("race", body))
+    assert what in str(fails("race", body))
 
 
 def test_what_a_thread_does_alone_or_behind_a_barrier_is_no_race() -> None:
-    _run((_put(TID), _shown(TID, TID), _put(TID), _shown(TID, TID)))
-    _run((_put(TID), BlockSync(), _shown(TID, 3 - TID), BlockSync(), _put(3 - TID)))
-    _run((_put(TID), BlockSync(), _shown(TID, ZERO), _shown(TID, ZERO)))
-    _run((_fetch(TID, TID), *DONE, _shown(TID, 3 - TID), BlockSync(), _fetch(TID, TID), *DONE))
+    run_small((_put(TID), _shown(TID, TID), _put(TID), _shown(TID, TID)))
+    run_small((_put(TID), BlockSync(), _shown(TID, 3 - TID), BlockSync(), _put(3 - TID)))
+    run_small((_put(TID), BlockSync(), _shown(TID, ZERO), _shown(TID, ZERO)))
+    run_small((_fetch(TID, TID), *DONE, _shown(TID, 3 - TID), BlockSync(), _fetch(TID, TID), *DONE))
     # CTAs have their own shared memory
-    done = _run((_put(TID), _shown(Symbol("ctaid.x") * 4 + TID, TID)), ctas=3)
+    done = run_small((_put(TID), _shown(Symbol("ctaid.x") * 4 + TID, TID)), ctas=3)
     assert done.arrays["o"][:13].tolist() == [1] * 12 + [-1]
 
 
+def test_the_barrier_of_a_cta_is_none_of_another() -> None:
+    first = If((Condition(Symbol("ctaid.x") < 1, Why.UNIFORM),), (BlockSync(),))
+    body: Block = (_put(TID), first, _shown(Symbol("ctaid.x") * 4 + TID, 3 - TID))
+    run_small(body)
+    assert "in CTA 1" in str(fails("race", body, ctas=2))
+
+
 def test_one_element_of_global_memory_gets_one_value() -> None:
-    put = Copy(Access(OUT, (ZERO,)), _in(TID))
-    _fails("race", (put,))
-    same = _run((Copy(Access(OUT, (ZERO,)), _in(ZERO)),))
+    put = Copy(Access(OUT, (ZERO,)), element(TID))
+    fails("race", (put,))
+    same = run_small((Copy(Access(OUT, (ZERO,)), element(ZERO)),))
     assert same.counts.writes["o"][0] == 4
 
 
@@ -494,26 +486,26 @@ def test_one_element_of_global_memory_gets_one_value() -> None:
 
 def test_undefined_values_may_be_computed_but_not_stored() -> None:
     reg = Access(REG, (ZERO,))
-    add = Compute("add", reg, (Access(BOX, (TID,)), _in(TID)))
-    _run((add,))
-    error = _fails("undefined", (add, Copy(Access(OUT, (TID,)), reg)))
+    add = Compute("add", reg, (Access(BOX, (TID,)), element(TID)))
+    run_small((add,))
+    error = fails("undefined", (add, Copy(Access(OUT, (TID,)), reg)))
     assert isinstance(error.node, Copy)
     # by way of shared memory too
     through: Block = (add, Copy(Access(BOX, (TID,)), reg), _shown(TID, TID))
-    _fails("undefined", through)
-    _fails("undefined", (Copy(Access(OUT, (TID,)), Access(REG, (Int(2),))),))
-    known = _run((Fill(Access(BOX, (TID,)), 2.0), add, Copy(Access(OUT, (TID,)), reg)))
+    fails("undefined", through)
+    fails("undefined", (Copy(Access(OUT, (TID,)), Access(REG, (Int(2),))),))
+    known = run_small((Fill(Access(BOX, (TID,)), 2.0), add, Copy(Access(OUT, (TID,)), reg)))
     assert known.arrays["o"][:4].tolist() == [2, 3, 4, 5]
 
 
 def test_names_without_a_value() -> None:
-    error = _fails("undefined", (_put(Symbol("q")),))
+    error = fails("undefined", (_put(Symbol("q")),))
     assert "'q' has no value" in str(error)
     # a definition holds to the end of its block
     inner = Loop("i", ZERO, ONE, (Define("q", Int(1)), _put(Symbol("q") + TID)))
-    _run((inner,))
-    _fails("undefined", (inner, _put(Symbol("q"))))
-    _fails("undefined", (_put(TID // (TID - TID + Symbol("zero"))),), sizes=("zero",),
+    run_small((inner,))
+    fails("undefined", (inner, _put(Symbol("q"))))
+    fails("undefined", (_put(TID // (TID - TID + Symbol("zero"))),), sizes=("zero",),
            values={"zero": 0})  # fmt: skip
 
 
@@ -526,19 +518,19 @@ def test_loops_whose_bounds_depend_on_the_cta() -> None:
     acc = Access(REG, (ZERO,))
     body: Block = (
         Fill(acc, 0.0),
-        Loop("i", cta, Int(4), (Compute("add", acc, (acc, _in(i))), BlockSync())),
+        Loop("i", cta, Int(4), (Compute("add", acc, (acc, element(i))), BlockSync())),
         Copy(Access(OUT, (cta * 4 + TID,)), acc),
     )
-    done = _run(body, ctas=5)
+    done = run_small(body, ctas=5)
     assert done.arrays["o"][:20:4].tolist() == [6, 6, 5, 3, 0]
     assert done.counts.barriers == 4 * (4 + 3 + 2 + 1)
 
 
 def test_parallel_loops_have_one_iteration_a_thread() -> None:
-    store = Copy(Access(OUT, (Symbol("t"),)), _in(Symbol("t")))
-    done = _run((Loop("t", ONE, Int(3), (store,), Parallel.TIDX),))
+    store = Copy(Access(OUT, (Symbol("t"),)), element(Symbol("t")))
+    done = run_small((Loop("t", ONE, Int(3), (store,), Parallel.TIDX),))
     assert done.arrays["o"][:4].tolist() == [-1, 1, 2, -1]
-    _fails("unsupported", (Loop("t", ONE, Int(3), (store,), Parallel.MMA),))
+    fails("unsupported", (Loop("t", ONE, Int(3), (store,), Parallel.MMA),))
 
 
 def test_threads_and_ctas_are_numbered_x_first() -> None:
@@ -547,7 +539,7 @@ def test_threads_and_ctas_are_numbered_x_first() -> None:
     for name in names:
         at = at * 2 + name
     program = Program(
-        "all", (IN, OUT), (), (Copy(Access(OUT, (at,)), _in(at)),), (2, 2, 2), (Int(2),) * 3
+        "all", (IN, OUT), (), (Copy(Access(OUT, (at,)), element(at)),), (2, 2, 2), (Int(2),) * 3
     )
     arrays = {"i": np.arange(64, dtype=np.float32), "o": np.zeros(64, np.float32)}
     done = interpret(program, arrays, {})
@@ -556,11 +548,11 @@ def test_threads_and_ctas_are_numbered_x_first() -> None:
 
 def test_threads_of_a_cta_stay_together() -> None:
     half = (Condition(TID < 2, Why.UNIFORM),)
-    _fails("divergent", (If(half, (_put(TID),)),))
-    _fails("divergent", (Loop("i", TID, Int(2), (BlockSync(),)),))
+    fails("divergent", (If(half, (_put(TID),)),))
+    fails("divergent", (Loop("i", TID, Int(2), (BlockSync(),)),))
     # CTAs may differ
     first = (Condition(Symbol("ctaid.x") < 1, Why.UNIFORM),)
-    counts = _run((If(first, (_put(TID), BlockSync())),), ctas=2).counts
+    counts = run_small((If(first, (_put(TID), BlockSync())),), ctas=2).counts
     assert (counts.fills, counts.barriers, counts.tests) == (4, 4, {Why.UNIFORM: 8})
 
 
@@ -572,12 +564,12 @@ def test_tests_count_where_they_are_computed() -> None:
         Fill(Access(BOX, (TID,)), 0.0, guard=(guard, Condition(p & (TID < 2), Why.BOUND))),
         _fetch(TID + 4, TID, zero=ZeroFill(select(p, 1, 0), whole=True)),
     )
-    counts = _run(body).counts
+    counts = run_small(body).counts
     assert counts.tests == {Why.AXIS: 4, Why.BOUND: 4}
     assert counts.fills == 3 + 2
     assert counts.copies["zero_filled"] == 1
     # constants are no tests
-    assert not +_run(
+    assert not +run_small(
         (Fill(Access(BOX, (TID,)), 0.0, guard=(Condition(ONE, Why.AXIS),)),)
     ).counts.tests
 
@@ -585,227 +577,11 @@ def test_tests_count_where_they_are_computed() -> None:
 def test_inactive_threads_do_nothing_in_guarded_statements() -> None:
     nobody = (Condition(TID < 0, Why.BOUND),)
     acc = Access(REG, (ZERO,))
-    done = _run((
-        Fill(acc, 0.0, guard=nobody), Compute("neg", acc, (_in(TID - 99),), guard=nobody),
+    done = run_small((
+        Fill(acc, 0.0, guard=nobody), Compute("neg", acc, (element(TID - 99),), guard=nobody),
         Copy(Access(OUT, (TID - 99,)), acc, guard=nobody),
     ))  # fmt: skip
     assert (done.arrays["o"] == -1).all()
-
-
-# --- operations -----------------------------------------------------------------------------------
-
-
-def _operated(op: str, dtype: str, out: str, values: list[Array], result: Any) -> Array:
-    """The result of an operation on one element of each array."""
-    sources = [Buffer(f"v{i}", dtype, Memory.GLOBAL, (ONE,), (ONE,)) for i in range(len(values))]
-    target = Buffer("out", out, Memory.GLOBAL, (ONE,), (ONE,))
-    node = Compute(op, Access(target, (ZERO,)), tuple(Access(s, (ZERO,)) for s in sources))
-    arrays = {s.name: v for s, v in zip(sources, values, strict=True)}
-    program = Program("op", (*sources, target), (), (node,), (1, 1, 1), (ONE,) * 3)
-    return interpret(program, {**arrays, "out": np.zeros(1, result)}, {}).arrays["out"]
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int32])
-@pytest.mark.parametrize(
-    ("op", "values", "expected"),
-    [
-        ("add", (3, -5), -2),
-        ("sub", (3, -5), 8),
-        ("mul", (3, -5), -15),
-        ("max", (3, -5), 3),
-        ("min", (3, -5), -5),
-        ("fma", (3, -5, 7), -8),
-        ("neg", (3,), -3),
-    ],
-)
-def test_operations(op: str, values: tuple[int, ...], expected: int, dtype: Any) -> None:
-    name = {"float32": "f32", "float16": "f16", "int32": "s32"}[np.dtype(dtype).name]
-    out = _operated(op, name, name, [np.array([v], dtype) for v in values], dtype)
-    assert out.tolist() == [expected]
-
-
-@pytest.mark.parametrize(
-    ("source", "value", "target", "expected"),
-    [
-        ("f32", np.float32(1 + 2**-11), "f16", np.float16(1.0)),  # a tie goes to even
-        ("f16", np.float16(0.5), "f32", np.float32(0.5)),
-        ("f32", np.float32(-2.7), "s32", np.int32(-2)),  # towards zero
-        ("s32", np.int32(2**24 + 1), "f32", np.float32(2**24)),
-        ("s8", np.int8(-3), "s32", np.int32(-3)),
-        ("f32", np.float32(1.0), "bf16", np.uint16(0x3F80)),
-        ("s32", np.int32(7), "s32", np.int32(7)),
-    ],
-)
-def test_casts(source: str, value: Any, target: str, expected: Any) -> None:
-    out = _operated("cast", source, target, [np.array([value])], expected.dtype)
-    assert out.tolist() == [expected]
-
-
-def test_integers_wrap_and_floats_are_fused() -> None:
-    top = np.array([2**31 - 1], np.int32)
-    assert _operated("add", "s32", "s32", [top, top], np.int32).tolist() == [-2]
-    tiny = np.array([1 + 2**-12], np.float32)
-    out = _operated("fma", "f32", "f32", [tiny, tiny, -np.ones(1, np.float32)], np.float32)
-    assert out.tolist() == [2**-11 + 2**-24]  # the product is not rounded
-
-
-def test_operations_that_do_not_exist() -> None:
-    one = np.ones(1, np.float32)
-    for op, count in (("median", 2), ("add", 3), ("neg", 2)):
-        with pytest.raises(LoopError, match="unsupported"):
-            _operated(op, "f32", "f32", [one] * count, np.float32)
-    with pytest.raises(LoopError, match="add of f32, f32 has no result of s32"):
-        _operated("add", "f32", "s32", [one, one], np.int32)
-
-
-# --- matrices -------------------------------------------------------------------------------------
-
-
-def _halves(rows: int, columns: int, seed: int) -> Array:
-    return np.random.default_rng(seed).standard_normal((rows, columns)).astype(np.float16)
-
-
-@pytest.mark.parametrize("target", ["sm_80", "sm_90"])
-def test_products_of_halves_are_those_of_the_tensor_core(target: str) -> None:
-    program = product("f16", "f32", (16, 8, 16), repeat=(2, 2, 2))
-    a, b = _halves(32, 32, 1), _halves(16, 32, 2)
-    arrays = {"a": a, "b": b, "d": np.zeros((32, 16), np.float32)}
-    done = interpret(program, arrays, {"M": 32, "N": 16}, target=target)
-    rule = float_rule("mma", "f16", int(target[3:]))
-    bits = np.zeros((1, 32, 16), np.uint32)
-    for k in (slice(0, 16), slice(16, 32)):
-        bits = float_product(
-            np.ascontiguousarray(a[None, :, k]).view(np.uint16),
-            np.ascontiguousarray(b.T[None, k]).view(np.uint16),
-            bits, formats=(F16, F16, F32, F32), rule=rule,
-        )  # fmt: skip
-    assert done.arrays["d"].view(np.uint32).tolist() == bits[0].tolist()
-    assert done.counts.mmas == 8
-    # the sum in one go has other last bits: the order of k shows
-    exact = a.astype(np.float64) @ b.T.astype(np.float64)
-    assert np.abs(done.arrays["d"] - exact).max() < 1e-4
-
-
-@pytest.mark.parametrize(
-    ("dtype", "array", "out", "shape"),
-    [
-        ("f16", np.float16, "f16", (16, 8, 8)),
-        ("f32", np.float32, "f32", (16, 8, 8)),
-        ("tf32", np.float32, "f32", (16, 8, 4)),
-        ("s8", np.int8, "s32", (16, 8, 32)),
-        ("u8", np.uint8, "s32", (16, 8, 32)),
-    ],
-)
-def test_products_of_small_integers(
-    dtype: str, array: Any, out: str, shape: tuple[int, int, int]
-) -> None:
-    program = product(dtype, out, shape, repeat=(1, 1, 2))
-    low = 0 if dtype == "u8" else -3
-    draw = np.random.default_rng(3)
-    a = draw.integers(low, 4, (16, 2 * shape[2])).astype(array)
-    b = draw.integers(low, 4, (8, 2 * shape[2])).astype(array)
-    result = {"f16": np.float16, "f32": np.float32, "s32": np.int32}[out]
-    arrays = {"a": a, "b": b, "d": np.zeros((16, 8), result)}
-    done = interpret(program, arrays, {"M": 16, "N": 8})
-    assert done.arrays["d"].tolist() == (a.astype(np.int64) @ b.T.astype(np.int64)).tolist()
-
-
-def test_bf16_as_patterns() -> None:
-    program = product("bf16", "f32", (16, 8, 16), repeat=(1, 1, 1))
-    one = np.full((16, 16), 0x3F80, np.uint16)
-    arrays = {"a": one, "b": one[:8], "d": np.zeros((16, 8), np.float32)}
-    assert (interpret(program, arrays, {"M": 16, "N": 8}).arrays["d"] == 16).all()
-
-
-@pytest.mark.parametrize(("m", "n"), [(16, 8), (13, 5), (1, 1)])
-def test_rows_and_columns_outside_are_undefined_and_not_stored(m: int, n: int) -> None:
-    program = product("f16", "f32", (16, 8, 16), repeat=(1, 1, 1), store_dtype="f16")
-    a, b = _halves(m, 16, 4).round(), _halves(n, 16, 5).round()
-    arrays = {"a": a, "b": b, "d": np.full((m, n), 99, np.float16)}
-    done = interpret(program, arrays, {"M": m, "N": n})
-    assert done.arrays["d"].tolist() == (a @ b.T).tolist()
-    assert (done.counts.writes["d"] == 1).all()
-    # stored without bounds: behind the end, or the undefined rows if there is room
-    *body, store = program.body
-    assert isinstance(store, StoreMatrix)
-    free = with_body(program, [*body, replace(store, left=(None, None))])
-    if (m, n) == (16, 8):
-        interpret(free, arrays, {"M": m, "N": n})
-        return
-    with pytest.raises(LoopError, match="range"):
-        interpret(free, arrays, {"M": m, "N": n})
-    roomy = replace(store.out.buffer, extents=(Int(16), Int(8)), strides=(Int(8), ONE))
-    wide = replace(store, out=Access(roomy, (ZERO, ZERO)), left=(None, None))
-    buffers = tuple(roomy if b_.name == "d" else b_ for b_ in program.buffers)
-    grown = replace(program, body=(*body, wide), buffers=buffers)
-    with pytest.raises(LoopError, match="undefined"):
-        interpret(grown, {**arrays, "d": np.zeros((16, 8), np.float16)}, {"M": m, "N": n})
-
-
-def test_matrices_are_loaded_behind_a_barrier_and_without_copies_in_flight() -> None:
-    program = product("f16", "f32", (16, 8, 16), repeat=(1, 1, 1))
-    arrays = {"a": _halves(16, 16, 6), "b": _halves(8, 16, 7), "d": np.zeros((16, 8), np.float32)}
-    sizes = {"M": 16, "N": 8}
-    bare = with_body(program, [n for n in program.body if not isinstance(n, BlockSync)])
-    with pytest.raises(LoopError, match="race") as caught:
-        interpret(bare, arrays, sizes)
-    assert isinstance(caught.value.node, LoadMatrix)
-    # a thread may not overwrite what a matrix was loaded from
-    shared = next(b for b in program.buffers if b.name == "sa")
-    late = Fill(Access(shared, (ZERO, TID)), 0.0, guard=(Condition(TID < 16, Why.BOUND),))
-    with pytest.raises(LoopError, match="was read by another thread"):
-        interpret(with_body(program, [*program.body, late]), arrays, sizes)
-    interpret(with_body(program, [*program.body, BlockSync(), late]), arrays, sizes)
-
-
-def _frag(name: str, dtype: str, rows: int, columns: int) -> Buffer:
-    fragment = Fragment("C", (16, 8, 16))
-    extents, strides = (Int(rows), Int(columns)), (Int(columns), ONE)
-    return Buffer(name, dtype, Memory.LOCAL, extents, strides, fragment=fragment)
-
-
-def test_statements_on_matrices_are_of_whole_warps() -> None:
-    c = _frag("c", "f32", 16, 8)
-    fill, buffers = Fill(Access(c, (ZERO, ZERO)), 1.0), (IN, OUT, BOX, REG, c)
-    _run((fill,), block=(32, 1, 1), buffers=buffers)
-    half = (Condition(TID < 16, Why.BOUND),)
-    _fails("divergent", (replace(fill, guard=half),), block=(32, 1, 1), buffers=buffers)
-    _fails("unsupported", (fill,), block=(16, 2, 1), buffers=buffers)
-    part = Fill(Access(c, (ONE, ZERO)), 1.0)
-    _fails("unsupported", (part,), block=(32, 1, 1), buffers=buffers)
-    load = LoadMatrix(Access(c, (ZERO, ZERO)), Access(BOX, (TID,)), (0, 0))
-    _fails("divergent", (load,), block=(32, 1, 1), buffers=buffers)
-    mixed = Compute("add", Access(c, (ZERO, ZERO)), (_in(ZERO), Access(c, (ZERO, ZERO))))
-    _fails("unsupported", (mixed,), block=(32, 1, 1), buffers=buffers)
-    out = Copy(Access(OUT, (ZERO,)), Access(c, (ZERO, ZERO)))
-    _fails("unsupported", (out,), block=(32, 1, 1), buffers=buffers)
-
-
-def test_warps_have_their_own_matrices() -> None:
-    c, warp = _frag("c", "f32", 16, 8), Symbol("tid.y")
-    target = Buffer("o", "f32", Memory.GLOBAL, (Int(2), Int(16), Int(8)), (Int(128), Int(8), ONE))
-    body: Block = (
-        Fill(Access(c, (ZERO, ZERO)), 1.0),
-        Fill(Access(c, (ZERO, ZERO)), 2.0, guard=(Condition(warp.equals(1), Why.BOUND),)),
-        StoreMatrix(Access(target, (warp, ZERO, ZERO)), Access(c, (ZERO, ZERO)), (1, 2)),
-    )
-    program = Program("two", (target, c), (), body, (32, 2, 1), (ONE,) * 3)
-    done = interpret(program, {"o": np.zeros(256, np.float32)}, {})
-    assert done.arrays["o"].tolist() == [1] * 128 + [2] * 128
-    assert done.counts.fills == 0  # registers
-
-
-def test_products_of_matrices_that_do_not_fit() -> None:
-    program = product("f16", "f32", (16, 8, 16), repeat=(1, 1, 1))
-    arrays = {"a": _halves(16, 16, 6), "b": _halves(8, 16, 7), "d": np.zeros((16, 8), np.float32)}
-    for instruction in ("m16n8k32", "m32n8k16"):
-        body = [
-            replace(n, instruction=instruction) if isinstance(n, Mma) else n for n in program.body
-        ]
-        with pytest.raises(LoopError, match="unsupported"):
-            interpret(with_body(program, body), arrays, {"M": 16, "N": 8})
-    with pytest.raises(LoopError, match="no arithmetic of mma with f16 on sm_70"):
-        interpret(program, arrays, {"M": 16, "N": 8}, target="sm_70")
 
 
 # --- arguments ------------------------------------------------------------------------------------

@@ -194,6 +194,12 @@ def test_a_load_over_a_copy_in_flight() -> None:
     assert [(f.kind, f.tile) for f in faults(events, 2, 3)] == [(Kind.WAR, 2), (Kind.USE, 2)]
 
 
+def test_copies_without_a_wait_pend_also_where_their_slot_was_given_away() -> None:
+    events: list[Event] = [Load(0), Commit(), Load(2), Commit()]
+    found = [(f.kind, f.tile) for f in faults(events, 2, 0)]
+    assert found == [(Kind.WAR, 2), (Kind.PENDING, 0), (Kind.PENDING, 2)]
+
+
 def test_a_load_too_far_ahead_takes_a_slot_in_use() -> None:
     events: list[Event] = [
         Load(0), Commit(), Wait(0), Barrier(), Use(0), Load(2), Commit(), Wait(0), Barrier(),
