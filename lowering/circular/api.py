@@ -11,7 +11,7 @@ from ptxsim.build import Kernel
 
 from ..dispatch import Declined
 from .counts import NAMES, executions
-emit = None
+from .emit import emit
 from .integers import evaluate
 from .loops import Memory, Program
 from .lower import Scheme, lower

@@ -20,7 +20,7 @@ from ptxsim.targets import parse_target
 from .integers import Expr, Int, Op, Select, Symbol
 from .interpret_memory import Array, Flight, Global, LoopError, Mask, Shared, Space
 from .interpret_threads import Lanes, Threads
-from .interpret_values import encode, operate, parse_instruction, product
+from .interpret_values import encode, operate, parse_instruction, product, tf32_of
 from .loops import (
     Block,
     BlockSync,
@@ -400,6 +400,8 @@ class _Machine(Threads):
         alive = np.ones(places.shape, bool)
         at = self.matrix(source, node.source, lanes, node.axes, out.extents[-2:], alive, node)
         bits, defined = self.read(source, lanes, at, alive, node)
+        if (source.buffer.dtype, out.buffer.dtype) == ("f32", "tf32"):
+            bits = tf32_of(bits)
         self.write(out, lanes, places, alive, bits, defined, node)
 
     def _store_matrix(self, node: StoreMatrix, mask: Mask) -> None:

@@ -15,7 +15,7 @@ from ptxsim.numerics.formats import FORMATS, TF32, Bits, Format
 from ptxsim.numerics.tensor_core import float_product, integer_product
 from ptxsim.numerics.tensor_core_rules import float_rule
 
-__all__ = ["carrier", "encode", "operate", "parse_instruction", "product"]
+__all__ = ["carrier", "encode", "operate", "parse_instruction", "product", "tf32_of"]
 
 Factors: TypeAlias = NDArray[Any]
 
@@ -120,6 +120,13 @@ def _cast(source: str, target: str, bits: Bits) -> Bits:
     )
 
 
+def tf32_of(bits: Bits) -> Bits:
+    """f32 rounded to tf32, to nearest with ties away from zero, as cvt.rna does it."""
+    return float_to_float(
+        np.ascontiguousarray(bits).reshape(-1), source=FORMATS["f32"], target=TF32, rounding="rna"
+    ).reshape(bits.shape)
+
+
 # --- products -------------------------------------------------------------------------------------
 
 
@@ -165,7 +172,7 @@ def _step(
             np.ascontiguousarray(a), np.ascontiguousarray(b), c,
             a_signed=signs[0], b_signed=signs[1], saturate=False,
         )  # fmt: skip
-    factor = TF32 if type_a in ("f32", "tf32") else FORMATS[type_a]
+    factor = TF32 if type_a == "tf32" else FORMATS[type_a]
     if type_a != type_b or type_c not in ("f16", "f32"):
         raise ValueError(f"no mma of {type_a} and {type_b} with {type_c}")
     accumulator = FORMATS[type_c]

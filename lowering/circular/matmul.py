@@ -199,7 +199,8 @@ def schedule(spec: Matmul) -> Fusion:
     _, kept, shape = DTYPES[spec.dtype]
     over = [axis for axis in spec.axes("a") if axis[0] == "k"]
     copies = [_shared(fusion, spec, source, name) for source, name in ((a, "a"), (b, "b"))]
-    operands = [fusion.copy(f"{s.name[0]}_r", s) for s in copies]
+    factor = "tf32" if spec.dtype == "tf32" else ""
+    operands = [fusion.copy(f"{s.name[0]}_r", s, dtype=factor) for s in copies]
     if shape:
         acc = fusion.mma(operands[0], operands[1], over, spec.shape, kept)
     else:

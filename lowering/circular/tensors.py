@@ -286,13 +286,17 @@ class Fusion:
                                 strides=_strides(roots, strides)))  # fmt: skip
 
     def copy(
-        self, name: str, source: Tensor, memory: Memory = Memory.LOCAL, cache: str = ""
-    ) -> Tensor:
-        """A copy in shared memory or registers; with ``cache`` by cp.async."""
+        self, name: str, source: Tensor, memory: Memory = Memory.LOCAL, cache: str = "",
+        dtype: str = "",
+    ) -> Tensor:  # fmt: skip
+        """A copy in shared memory or registers; with ``cache`` by cp.async.
+
+        Operands of a matrix product may be ``tf32``, rounded from f32.
+        """
         if cache and (memory is not Memory.SHARED or source.memory is not Memory.GLOBAL):
             raise UsageError("cp.async copies from global to shared memory")
         return self._add(
-            Tensor(name, source.dtype, source.roots, Copied(source, cache), memory=memory)
+            Tensor(name, dtype or source.dtype, source.roots, Copied(source, cache), memory=memory)
         )
 
     def compute(self, op: str, *sources: Tensor, name: str = "", dtype: str = "") -> Tensor:
