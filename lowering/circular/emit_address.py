@@ -148,8 +148,12 @@ class Addresses:
         rest = {s: Linear(0, t.terms) for s, t in parts.items() if t.terms}
         if fixed:
             return self._added(self._pointer(buffer, rest), fixed, element_size(buffer))
-        if rest:
-            return self._added(self._pointer(buffer, {}), rest, element_size(buffer))
+        if rest:  # rows first: several columns may start from them
+            *_, last = sorted(rest, key=lambda s: isinstance(s, Int))
+            before = {s: t for s, t in rest.items() if s != last}
+            return self._added(
+                self._pointer(buffer, before), {last: rest[last]}, element_size(buffer)
+            )
         k = self._k
         given = k.new("ld.param.u64", "b64", Address(self._parameters[buffer.name]))
         return k.new("cvta.to.global.u64", "b64", given)
@@ -257,24 +261,27 @@ class Addresses:
                 pointer = k.new("add.s64", "b64", pointer, distance)
             elif isinstance(stride, Int) and abs(stride.value * size) <= _MAX:
                 pointer = k.new("mad.wide.s32", "b64", value, stride.value * size, pointer)
-            elif self._narrow(stride):
+            elif size == 1 and self._narrow(stride):
                 factor = values.register(stride)
-                if size == 1:
-                    pointer = k.new("mad.wide.s32", "b64", value, factor, pointer)
-                    continue
-                product = k.new("mul.wide.s32", "b64", value, factor)
-                pointer = self._scaled(pointer, product, size)
+                pointer = k.new("mad.wide.s32", "b64", value, factor, pointer)
             else:
-                index = k.new("cvt.s64.s32", "b64", value)
-                product = k.new("mul.lo.s64", "b64", index, self._long(stride))
-                pointer = self._scaled(pointer, product, size)
+                pointer = k.new("add.s64", "b64", pointer, self._product(total, stride, size))
         return pointer
 
-    def _scaled(self, pointer: Register, elements: Register, size: int) -> Register:
-        k = self._k
-        if size > 1:
-            elements = k.new("shl.b64", "b64", elements, size.bit_length() - 1)
-        return k.new("add.s64", "b64", pointer, elements)
+    def _product(self, total: Linear, stride: Expr, size: int) -> Register:
+        """The bytes of so many strides."""
+        key = ("product", total.key, stride, size)
+        depth = max(self._values.depth(a) for a, _ in total.terms)
+        return self._values.once(key, depth, lambda: self._multiple(total, stride, size))
+
+    def _multiple(self, total: Linear, stride: Expr, size: int) -> Register:
+        k, value = self._k, self._values.total(total)
+        if self._narrow(stride):
+            product = k.new("mul.wide.s32", "b64", value, self._values.register(stride))
+        else:
+            index = k.new("cvt.s64.s32", "b64", value)
+            product = k.new("mul.lo.s64", "b64", index, self._long(stride))
+        return k.new("shl.b64", "b64", product, size.bit_length() - 1) if size > 1 else product
 
     # --- shared memory --------------------------------------------------------------------------
 

@@ -156,12 +156,9 @@ class Values:
         return bounds(e, self._ranges)
 
     def _unsigned(self, *parts: Expr) -> bool:
-        """Whether values are right as unsigned numbers of 32 bits, a sum beyond 2**31 too."""
-        found = [self.bounds(e) for e in parts]
-        return all(
-            low is not None and low >= 0 and (high is None or high < 1 << 32)
-            for low, high in found
-        )  # fmt: skip
+        """Whether values are not negative: as unsigned numbers they are right beyond 2**31 too."""
+        lows = [self.bounds(e)[0] for e in parts]
+        return all(low is not None and low >= 0 for low in lows)
 
     def depth(self, e: Expr) -> int:
         """The outermost scope in which all symbols of an expression are known."""
@@ -216,12 +213,17 @@ class Values:
                 return k.new("sub.s32", "b32", s.const, self._atom(atom))
             return k.new("mad.lo.s32", "b32", self._atom(atom), factor, s.const)
         outer = s.where(lambda a: self.depth(a) < depth)
-        sum_ = self._total(outer) if outer.terms else None
         here = [t for t in s.terms if t not in outer.terms]
-        for atom, factor in sorted(here, key=lambda t: (t[1] != 1, t[1] < 0)):
-            sum_ = self._added(sum_, self._atom(atom), factor)
-        assert sum_ is not None, "a sum has terms"
-        return sum_
+        less = Linear(0, tuple((a, -f) for a, f in here if f < 0))
+        if depth == 0 and 1 < len(less.terms) < len(s.terms):
+            # what is subtracted is likely an index that is needed by itself
+            return k.new("sub.s32", "b32", self._total(s + less), self._total(less))
+        # every sum is one term more than a shorter one, which other sums may begin with
+        here.sort(key=lambda t: (t[1] != 1, t[1] < 0))
+        atom, factor = here[-1]
+        before = (*outer.terms, *here[:-1])
+        sum_ = self._total(Linear(0, before)) if before else None
+        return self._added(sum_, self._atom(atom), factor)
 
     def _total(self, s: Linear) -> Register:
         value = self.total(s)
