@@ -221,7 +221,9 @@ def _substituted(node: Node, names: Mapping[str, Expr]) -> Node:
 
 def _replaced(part: object, names: Mapping[str, Expr]) -> object:
     match part:
-        case Access():
+        case Access(buffer, index):
+            if len(index) != len(buffer.strides):
+                raise UsageError(f"{part}: {buffer} has {len(buffer.strides)} axes")
             return Access(part.buffer, tuple(substitute(e, names) for e in part.index))
         case Test():
             return _test(part, names)

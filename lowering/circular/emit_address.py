@@ -105,8 +105,6 @@ class Addresses:
 
     def address(self, access: Access) -> Address:
         """The address of an element in memory."""
-        if len(access.index) != len(access.buffer.strides):
-            raise UsageError(f"{access}: {access.buffer} has {len(access.buffer.strides)} axes")
         if access.buffer.memory is Memory.GLOBAL:
             return self._global(access)
         return self.shared(access.buffer, self.shared_offset(access))

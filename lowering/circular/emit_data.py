@@ -182,7 +182,7 @@ class Data:
         whole = self._values.predicate(_any(live), zero.why.value) if zero.whole else None
         for n in range(node.width):
             register = self.local(node.out, n)
-            self._k.emit(_moved(register.type), register, 0, guard=guard)
+            self._k.emit(_moved(register.type), register, _immediate(0, register), guard=guard)
         step = node.width if zero.whole else 1
         for n in range(0, node.width, step):
             exists = whole
