@@ -140,21 +140,38 @@ class Addresses:
 
     def _pointed(self, buffer: Buffer, parts: _Strided, depth: int) -> Register:
         """A pointer from one that lies further out."""
+        fixed = {s: t.const for s, t in parts.items() if t.const}
+        if fixed:
+            return self._beside(buffer, parts, fixed, depth)
         if depth:
             return self._varying(buffer, parts, depth)
-        fixed = {s: Linear(t.const) for s, t in parts.items() if t.const}
-        rest = {s: Linear(0, t.terms) for s, t in parts.items() if t.terms}
-        if fixed:
-            return self._added(self._pointer(buffer, rest), fixed, element_size(buffer))
-        if rest:  # rows first: several columns may start from them
-            *_, last = sorted(rest, key=lambda s: isinstance(s, Int))
-            before = {s: t for s, t in rest.items() if s != last}
-            return self._added(
-                self._pointer(buffer, before), {last: rest[last]}, element_size(buffer)
-            )
+        if parts:  # rows first: several columns may start from them
+            *_, last = sorted(parts, key=lambda s: isinstance(s, Int))
+            before = self._pointer(buffer, {s: t for s, t in parts.items() if s != last})
+            return self._added(before, {last: parts[last]}, element_size(buffer))
         k = self._k
         given = k.new("ld.param.u64", "b64", Address(self._parameters[buffer.name]))
         return k.new("cvta.to.global.u64", "b64", given)
+
+    def _beside(
+        self, buffer: Buffer, parts: _Strided, fixed: Mapping[Expr, int], depth: int
+    ) -> Register:
+        """A pointer a constant number of strides from another.
+
+        It is counted from the one before, so that rows at equal distances need one distance and
+        their pointers live shortly.
+        """
+        first = _nonzero({s: Linear(0, t.terms) for s, t in parts.items()})
+        start = self._pointer(buffer, first)
+        known = self._values.scopes[depth].pointers
+        before, pointer = known.get(start, ({}, start))
+        for stride in dict.fromkeys((*fixed, *before)):
+            count = fixed.get(stride, 0) - before.get(stride, 0)
+            if count:
+                distance = self._times(stride, count * element_size(buffer))
+                pointer = self._k.new("add.s64", "b64", pointer, distance)
+        known[start] = (fixed, pointer)
+        return pointer
 
     def _varying(self, buffer: Buffer, parts: _Strided, depth: int) -> Register:
         values, size = self._values, element_size(buffer)
@@ -254,10 +271,7 @@ class Addresses:
         k, values = self._k, self._values
         for stride, total in parts.items():
             value = values.total(total)
-            if isinstance(value, int):
-                distance = self._times(stride, value * size)
-                pointer = k.new("add.s64", "b64", pointer, distance)
-            elif isinstance(stride, Int) and abs(stride.value * size) <= _MAX:
+            if isinstance(stride, Int) and abs(stride.value * size) <= _MAX:
                 pointer = k.new("mad.wide.s32", "b64", value, stride.value * size, pointer)
             elif size == 1 and self._narrow(stride):
                 factor = values.register(stride)

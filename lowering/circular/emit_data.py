@@ -364,7 +364,8 @@ def _any(live: Expr) -> Expr:
         if isinstance(limit, Int) and (limit.value > 0) == (live.name == "min"):
             return _any(live.left)
     if isinstance(live, Op) and live.name == "*" and isinstance(live.right, Int):
-        return _any(live.left)
+        if live.right.value > 0:
+            return _any(live.left)
     if isinstance(live, Op) and live.name == "-":
         return Op("<", live.right, live.left)
     return Op("<", Int(0), live)

@@ -41,6 +41,8 @@ class Scope:
     known: dict[Hashable, Register] = field(default_factory=dict)
     var: Symbol | None = None
     start: Expr = Int(0)
+    #: the last pointer of each kind, and what it is away from the first, by stride
+    pointers: dict[Hashable, tuple[Mapping[Expr, int], Register]] = field(default_factory=dict)
     #: the end of the loop body, where its carried registers move on
     advance: list[str] = field(default_factory=list)
 
@@ -300,14 +302,24 @@ class Values:
         if carried is not None:
             return carried
         dividend, divisor = self.register(e.left), self.value(by)
+        low, _ = self.bounds(by)
         if unsigned:
+            quotient = self.scopes[self.depth(e)].known.get(Op("//", e.left, by))
+            if e.name == "%" and quotient is not None:
+                whole = k.new("mul.lo.s32", "b32", quotient, divisor)
+                return k.new("sub.s32", "b32", dividend, whole)
             return k.new("div.u32" if e.name == "//" else "rem.u32", "b32", dividend, divisor)
-        return self._floor(e.name, dividend, divisor)
+        rest = k.new("rem.s32", "b32", dividend, divisor)
+        if low is not None and low > 0:
+            wrong = k.new("shr.s32", "b32", rest, 31)  # all ones below zero
+            if e.name == "%":
+                return k.new("add.s32", "b32", rest, k.new("and.b32", "b32", wrong, divisor))
+            return k.new("add.s32", "b32", k.new("div.s32", "b32", dividend, divisor), wrong)
+        return self._floor(e.name, dividend, divisor, rest)
 
-    def _floor(self, name: str, left: Register, by: Value) -> Register:
+    def _floor(self, name: str, left: Register, by: Value, rest: Register) -> Register:
         """From the instructions that round towards zero: right unless the signs differ."""
         k = self.k
-        rest = k.new("rem.s32", "b32", left, by)
         off, wrong = k.registers("pred", 2)
         differ = k.new("xor.b32", "b32", rest, by)
         k.emit("setp.ne.s32", off, rest, 0)
