@@ -202,10 +202,9 @@ class _Writer:
                     self._k.emit("cp.async.wait_group", pending)
             case Commit() | Wait():
                 pass
-            case BlockSync():
-                self._k.emit("bar.sync", 0)
             case _:
-                raise UsageError(f"a statement {type(node).__name__} has no code")
+                assert isinstance(node, BlockSync), "structure is written elsewhere"
+                self._k.emit("bar.sync", 0)
 
 
 # --- names ----------------------------------------------------------------------------------------

@@ -68,6 +68,8 @@ class Addresses:
         shared = []
         for buffer in buffers:
             element_size(buffer)
+            if buffer.swizzle is not None and buffer.memory is not Memory.SHARED:
+                raise UsageError(f"{buffer}: only shared memory has a swizzle")
             if buffer.memory is Memory.GLOBAL:
                 parameter = self._k.parameter(buffer.name, "u64", "global", buffer.align)
                 self._parameters[buffer.name] = parameter

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -66,6 +66,9 @@ class Data:
             raise UsageError(f"a copy of {source.dtype} to {out.dtype} is a cast: {node.out}")
         if node.cache and (out.memory, source.memory) != (Memory.SHARED, Memory.GLOBAL):
             raise UsageError(f"cp.async copies from global to shared memory, not to {node.out}")
+        swizzle = out.swizzle
+        if node.cache and swizzle is not None and node.width > swizzle.chunk:
+            raise UsageError(f"{node.width} elements do not stay together in {swizzle}: {node.out}")
         guard = self.guard(node.guard)
         if guard is False or node.width == 0:
             return
@@ -142,7 +145,7 @@ class Data:
         """Loads where something is live, and stores of that or of zeros."""
         k = self._k
         size = element_size(node.out.buffer)
-        source, out = self._addresses.address(node.source), self._addresses.address(node.out)
+        source, out = self._places(node.source), self._places(node.out)
         for offset, bytes_ in _chunks(node.width * size, align):
             suffix, type_, count = _words(bytes_)
             words = k.registers(type_, count)
@@ -152,8 +155,8 @@ class Data:
             value = words if count > 1 else words[0]
             load = f"ld.{node.source.buffer.memory.value}{suffix}"
             store = f"st.{node.out.buffer.memory.value}{suffix}"
-            k.emit(load, value, _plus(source, offset), guard=guard if live is None else live)
-            k.emit(store, _plus(out, offset), value, guard=guard)
+            k.emit(load, value, source(offset), guard=guard if live is None else live)
+            k.emit(store, out(offset), value, guard=guard)
 
     def _copy_registers(self, node: Copy, guard: Register | None) -> None:
         k = self._k
@@ -198,7 +201,7 @@ class Data:
         """Registers from or to memory, up to four elements or 16 bytes at a time."""
         size = element_size(memory.buffer)
         align = max(min(self._alignment(memory), 4 * size, 16), size)
-        address = self._addresses.address(memory)
+        place = self._places(memory)
         for offset, bytes_ in _chunks(width * size, align):
             count = bytes_ // size
             registers = tuple(self.local(inner, offset // size + n) for n in range(count))
@@ -206,8 +209,23 @@ class Data:
             vector = f".v{count}" if count > 1 else ""
             type_ = _memory_type(memory.buffer.dtype)
             opcode = f"{'ld' if loads else 'st'}.{memory.buffer.memory.value}{vector}.{type_}"
-            at = _plus(address, offset)
+            at = place(offset)
             self._k.emit(opcode, *((value, at) if loads else (at, value)), guard=guard)
+
+    def _places(self, access: Access) -> Callable[[int], Address]:
+        """The address so many bytes on, of elements in a row."""
+        first = self._addresses.address(access)
+        swizzle, size = access.buffer.swizzle, element_size(access.buffer)
+        chunk = None if swizzle is None else swizzle.chunk * size
+        if chunk is not None and self._addresses.alignment(access) % chunk:
+            chunk = 0  # the neighbours may be in another chunk
+
+        def place(offset: int) -> Address:
+            if chunk is None or offset < max(chunk, 1):
+                return Address(first.base, first.offset + offset)
+            return self._addresses.address(_at(access, offset // size))
+
+        return place
 
     def _alignment(self, access: Access) -> int:
         """The greatest power of two that an address is certainly a multiple of."""
@@ -221,8 +239,16 @@ class Data:
         offset = linear(access.offset)
         if offset.terms:
             raise UsageError(f"{access}: registers have no addresses; the index must be a constant")
+        if access.buffer.fragment is not None:
+            raise UsageError(f"{access}: a warp holds the matrix, no thread its elements")
         key = (access.buffer.name, offset.const + further)
         if key not in self._locals:
+            ends = [
+                e.value * s.value if isinstance(e, Int) and isinstance(s, Int) else 0
+                for e, s in zip(access.buffer.extents, access.buffer.strides, strict=True)
+            ]
+            if not 0 <= key[1] < max(ends, default=1):
+                raise UsageError(f"{access}: element {key[1]} is outside of the buffer")
             self._locals[key] = self._k.register(_register_type(access.buffer.dtype))
         return self._locals[key]
 
@@ -243,7 +269,7 @@ class Data:
             return
         size = SIZES[dtype]
         align = min(16, self._alignment(node.out))
-        address = self._addresses.address(node.out)
+        place = self._places(node.out)
         for offset, bytes_ in _chunks(node.width * size, align):
             suffix, _, count = _words(bytes_)
             word = bits
@@ -251,7 +277,7 @@ class Data:
                 word |= bits << 8 * step
             value: Operand = (word,) * count if count > 1 else word
             space = node.out.buffer.memory.value
-            k.emit(f"st.{space}{suffix}", _plus(address, offset), value, guard=guard, tag="fill")
+            k.emit(f"st.{space}{suffix}", place(offset), value, guard=guard, tag="fill")
 
     # --- arithmetic -----------------------------------------------------------------------------
 
@@ -401,7 +427,3 @@ def _words(bytes_: int) -> tuple[str, str, int]:
     unit = min(bytes_, 4)
     type_ = "b32" if unit == 4 else "b16"
     return f"{vector}.{'u8' if unit == 1 else f'b{8 * unit}'}", type_, count
-
-
-def _plus(address: Address, offset: int) -> Address:
-    return Address(address.base, address.offset + offset)

@@ -279,7 +279,9 @@ class Values:
             return k.new("selp.b32", "b32", 1, 0, self.predicate(atom))
         if atom.name in ("//", "%"):
             return self._divided(atom)
-        word = {"*": "mul.lo.s32", "min": "min.s32", "max": "max.s32"}[atom.name]
+        word = "mul.lo.s32"
+        if atom.name != "*":
+            word = f"{atom.name}.{'u32' if self._unsigned(atom.left, atom.right) else 's32'}"
         left, right = self.value(atom.left), self.value(atom.right)
         if isinstance(left, int):
             left, right = right, left

@@ -58,6 +58,7 @@ from lowering.circular.loops import (
     ZeroFill,
 )
 from lowering.circular.loops import Test as When
+from lowering.layout import Swizzle
 from ptxsim.errors import UsageError
 
 TILE = Symbol("i")
@@ -186,6 +187,32 @@ class TestCopies:
         assert loads(global_("x", "f32", 32, N), LANE, 0) == ["ld.global.b32"] * 4
         assert loads(global_("x", "f32", 32, N // 4 * 4), LANE, 0) == ["ld.global.v4.b32"]
         assert loads(global_("x", "f32", N), LANE * 4 + 3) == ["ld.global.b32"] * 4
+
+    @pytest.mark.parametrize("dtype", ["f16", "f32", "s8"])
+    @pytest.mark.parametrize("width", [1, 3, 16])
+    @pytest.mark.parametrize("first", [0, 3, 8])
+    def test_pieces_of_a_swizzle(self, dtype: str, width: int, first: int) -> None:
+        # chunks of 16 bytes in rows of 128 bytes; what is longer than a chunk is cut
+        columns = 128 // as_stored(np.zeros(1), dtype).itemsize
+        swizzle = Swizzle((columns // 8).bit_length() - 1, 3, 3)
+        x, y = (global_(n, dtype, 32, columns) for n in "xy")
+        s, r = shared("s", dtype, 32, columns, swizzle=swizzle), local("r", dtype, width)
+        code = program(
+            (x, y, s, r),
+            (
+                Fill(at(s, LANE, 0), 1, columns),
+                Copy(at(s, LANE, first), at(x, LANE, first), width),
+                Copy(at(r, 0), at(s, LANE, first), width),
+                Copy(at(y, LANE, 0), at(s, LANE, 0), columns),
+                Copy(at(y, LANE, first), at(r, 0), width),
+            ),
+        )
+        values = as_stored(np.arange(32 * columns).reshape(32, columns) % 120, dtype)
+        out = np.zeros_like(values)
+        launch(code, [values, out])
+        wanted = as_stored(np.ones_like(values), dtype)
+        wanted[:, first : first + width] = values[:, first : first + width]
+        np.testing.assert_array_equal(out, wanted)
 
     def test_into_registers_with_zeros(self) -> None:
         x, y, r = global_("x", "f32", N), global_("y", "f32", 128), local("r", "f32", 4)
@@ -511,6 +538,25 @@ class TestTests:
         assert ran.tags["bound.setp.warps"] == 2
         assert opcodes(ran.text).count("and.pred") == 2
 
+    def test_a_defined_condition_of_copies(self) -> None:
+        x, s, y = global_("x", "f32", N), shared("s", "f32", 2, 32), global_("y", "f32", 2, 32)
+        live = ZeroFill(select(Symbol("p"), 1, 0), True)
+        code = program(
+            (x, s, y),
+            (
+                Define("p", LANE < N, Why.AXIS),
+                *(Copy(at(s, n, LANE), at(x, LANE), 1, "ca", (), live) for n in (0, 1)),
+                Wait(None),
+                *(Copy(at(y, n, LANE), at(s, n, LANE)) for n in (0, 1)),
+            ),
+            "N",
+        )
+        out = np.full((2, 32), np.nan, np.float32)
+        ran = launch(code, [np.arange(1, 21, dtype=np.float32), out, 20])
+        np.testing.assert_array_equal(out, [[*range(1, 21), *[0] * 12]] * 2)
+        assert ran.tags == {"axis.setp.threads": 32, "axis.setp.warps": 1}
+        assert opcodes(ran.text).count("setp.lt.u32") == 1
+
     def test_a_defined_condition_as_a_number(self) -> None:
         before = (Define("p", (LANE < M) & (LANE < N), Why.AXIS),)
         chosen = When(select(Symbol("p"), 5, 3) + Symbol("p") > LANE, Why.BOUND)
@@ -656,6 +702,16 @@ class TestRefusals:
             ((Copy(at(shared("s", "f32", 64), 0), at(shared("s", "f16", 64), 0)),), "is a cast"),
             ((Copy(at(shared("s", "f32", 64), 0), at(shared("s", "f32", 64), 0), 4, "ca"),),
              "from global to shared"),
+            ((Copy(at(global_("x", "f32", 64), 0), at(local("r", "f32", 4), 0),
+                   zero=ZeroFill(N, False)),), "zeros are filled in by a copy to"),
+            ((Copy(at(shared("s", "f32", 32, strides=(2,)), 0), at(global_("x", "f32", 64), 0), 2,
+                   zero=ZeroFill(minimum(N, 1), False)),), "no axis has neighbours"),
+            ((Compute("cast", at(local("r", "f32", 4), 0), (at(shared("s", "tf32", 64), 1),)),),
+             "no cast from tf32 to f32"),
+            ((Fill(at(local("r", "f32", 4), 2), 0.0, 3),), "element 4 is outside of the buffer"),
+            ((Loop("i", Int(0), Int(8), (), Parallel.MMA),), "belongs to a matrix instruction"),
+            ((Loop("i", Int(0), N, (Fill(at(global_("x", "f32", 64, strides=(TILE,)), 1), 0.0),)),),
+             "is not known here"),
             ((Copy(at(shared("s", "f32", 64), 0), at(global_("x", "f32", 64), 0), 2, "cg"),),
              "does not copy 8 bytes"),
             ((Fill(at(shared("s", "f32", 64), Symbol("q")), 0.0),), "'q' is not known"),
@@ -665,6 +721,8 @@ class TestRefusals:
             ((Compute("add", at(local("r", "f32", 4), 0), ()),), "add has 2 sources"),
             ((Fill(at(shared("s", "f32", 64), LANE // Int(0)), 0.0),), "divides by zero"),
             ((Fill(at(shared("s", "f32", 64), LANE, 1), 0.0),), "has 1 axes"),
+            ((Copy(at(shared("s", "f32", 64, swizzle=Swizzle(1, 1, 1)), 0),
+                   at(global_("x", "f32", 64), 0), 4, "cg"),), "do not stay together"),
         ],
     )  # fmt: skip
     def test_what_has_no_code(self, nodes: Block, match: str) -> None:
@@ -678,6 +736,10 @@ class TestRefusals:
         s = buffer("s", "f32", Memory.SHARED, (N,))
         with pytest.raises(UsageError, match="needs constant extents"):
             emit(program((s,), (), "N"))
+
+    def test_a_swizzle_of_global_memory(self) -> None:
+        with pytest.raises(UsageError, match="only shared memory has a swizzle"):
+            emit(program((global_("x", "f32", 4, swizzle=Swizzle(1, 1, 1)),), ()))
 
     def test_unknown_types(self) -> None:
         with pytest.raises(UsageError, match="no element has type 'f8'"):

@@ -5,10 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from circular_programs import Tiles, at, local, program, ptxas_errors, shared
+from circular_programs import LANE, Tiles, at, global_, local, program, ptxas_errors, shared
 
 from lowering.circular.emit import emit
-from lowering.circular.loops import Fragment, LoadMatrix, Mma, Parallel
+from lowering.circular.loops import (
+    Buffer,
+    Copy,
+    Fill,
+    Fragment,
+    LoadMatrix,
+    Mma,
+    Node,
+    Parallel,
+    StoreMatrix,
+)
 from lowering.layout import Swizzle
 from ptxsim.errors import UsageError
 
@@ -124,8 +134,21 @@ class TestCode:
         assert ran.copies["wait_group.0.threads"] == (1 + 3) * 64
 
 
+_SHAPE = (16, 8, 16)
+_GLOBAL = global_("g", "f16", 16, 16)
+_FA = local("fa", "f16", 16, 16, fragment=Fragment("A", _SHAPE))
+_FB = local("fb", "f16", 16, 8, fragment=Fragment("B", _SHAPE))
+_WIDE = local("fb", "f16", 16, 16, fragment=Fragment("B", _SHAPE))
+_FC = local("fc", "f32", 16, 8, fragment=Fragment("C", _SHAPE))
+_SUM = local("fc", "s32", 16, 8, fragment=Fragment("C", _SHAPE))
+
+
+def _many(role: str) -> Buffer:
+    return local("f", "f16", 2, 16, 16, fragment=Fragment(role, _SHAPE))
+
+
 class TestRefusals:
-    _A = Fragment("A", (16, 8, 16))
+    _A = Fragment("A", _SHAPE)
 
     def test_lanes_that_are_not_tid_x(self) -> None:
         s, a = shared("s", "f16", 16, 16), local("a", "f16", 16, 16, fragment=self._A)
@@ -146,6 +169,30 @@ class TestRefusals:
         product = Mma(at(c, 0, 0), at(a, 0, 0), at(b, 0, 0), "m16n8k8")
         with pytest.raises(UsageError, match="m16n8k8 is not the shape"):
             emit(program((a, b, c), (product,)))
+
+    @pytest.mark.parametrize(
+        ("node", "match"),
+        [
+            (LoadMatrix(at(_FA, 0, 0), at(_GLOBAL, 0, 0), (0, 1)), "from shared memory"),
+            (LoadMatrix(at(_FA, 0, 0), at(shared("s", "s8", 16, 16), 0, 0), (0, 1)),
+             "a matrix of f16 is loaded from s8"),
+            (LoadMatrix(at(_FC, 0, 0), at(shared("s", "f32", 16, 16), 0, 0), (0, 1)),
+             "a matrix C is not loaded"),
+            (LoadMatrix(at(local("r", "f16", 16, 16), 0, 0), at(shared("s", "f16", 16, 16), 0, 0),
+                        (0, 1)), "is no matrix of a warp"),
+            (LoadMatrix(at(_many("A"), LANE, 0, 0), at(shared("s", "f16", 16, 16), 0, 0), (0, 1)),
+             "is no constant"),
+            (Copy(at(local("r", "f32", 1), 0), at(_FC, 0, 0)), "a warp holds the matrix"),
+            (Fill(at(_many("D"), 0, 0, 0), 0), "an operand of mma is A, B or C, not D"),
+            (StoreMatrix(at(_GLOBAL, 0, 0), at(_FA, 0, 0), (0, 1)), "an accumulator is stored"),
+            (Mma(at(_FC, 0, 0), at(_FA, 0, 0), at(_WIDE, 0, 0), "m16n8k16"), "do not fit"),
+            (Mma(at(_SUM, 0, 0), at(_FA, 0, 0), at(_FB, 0, 0), "m16n8k16"),
+             "products of f16 are not summed in s32"),
+        ],
+    )  # fmt: skip
+    def test_what_has_no_code(self, node: Node, match: str) -> None:
+        with pytest.raises(UsageError, match=match):
+            emit(program((_GLOBAL, shared("s", "f16", 16, 16)), (node,)))
 
     def test_slots_that_a_swizzle_does_not_fit(self) -> None:
         s = shared("s", "f16", 2, 12, 32, swizzle=_SWIZZLE)
