@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from circular_programs import (
+from circular_tiles import (
     CTA_X,
     LANE,
     K,

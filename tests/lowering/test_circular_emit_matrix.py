@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from circular_programs import LANE, Tiles, at, global_, local, program, ptxas_errors, shared
+from circular_tiles import LANE, Tiles, at, global_, local, program, ptxas_errors, shared
 
 from lowering.circular.emit import emit
 from lowering.circular.loops import (
