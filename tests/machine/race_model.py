@@ -290,12 +290,10 @@ class Model:
         if not unordered.any():
             return
         lines = frozenset((old.line, new.line))
-        pending = self._pending(old)[None, :] if old is not new else np.zeros((1, 1), bool)
-        if old.groups is not None and new.groups is not None:
-            pending = np.ones((1, 1), bool)
-        if (unordered & pending).any():
-            self._found("async-race", lines, key, hidden=_hidden(old, new, unordered & pending))
-        unordered &= ~pending
+        early = self._after_issue(old, new)
+        if (unordered & early).any():
+            self._found("async-race", lines, key, hidden=_hidden(old, new, unordered & early))
+        unordered &= ~early
         if not unordered.any():
             return
         hidden = _hidden(old, new, unordered)
@@ -337,11 +335,14 @@ class Model:
         known: Bools = self.clock[new.threads][:, old.threads] >= clocks[None, :]
         return known
 
-    def _pending(self, old: _Accesses) -> Bools:
+    def _after_issue(self, old: _Accesses, new: _Accesses) -> Bools:
+        """Where both are copies, or the new thread knows of the issue of the old one."""
         if old.groups is None:
-            return np.zeros(len(old.threads), bool)
-        keys = zip(old.threads.tolist(), old.groups.tolist(), strict=True)
-        return np.array([k not in self._done for k in keys])
+            return np.zeros((1, 1), bool)
+        if new.groups is not None:
+            return np.ones((1, 1), bool)
+        early: Bools = self.clock[new.threads][:, old.threads] >= old.clocks[None, :]
+        return early
 
     def _morally_strong(self, old: _Accesses, new: _Accesses) -> Bools:
         both = old.order.atomic and new.order.atomic

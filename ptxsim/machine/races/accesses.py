@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from ...isa.protocol import Array, Site
+from ...isa.protocol import Array, BoolArray, Site
 
 __all__ = ["Conflict", "New", "Taken"]
 
@@ -22,6 +22,8 @@ class New:
     scope: int
     size: int
     writes: bool
+    #: ``MemoryOrder.matrix`` of its instruction
+    matrix: int = 0
     #: bytes about to be written [lanes, granule], for writes whose value is known
     value: Array | None = None
 
@@ -51,3 +53,10 @@ class Conflict:
     old_writes: bool = True
     #: both are of one step
     together: bool = False
+
+    def some(self, chosen: BoolArray) -> Conflict:
+        """The chosen of the pairs."""
+        old = self.old
+        if old is not None:
+            old = Taken(old.lane[chosen], old.time[chosen], old.kind[chosen])
+        return replace(self, at=self.at[chosen], places=self.places[chosen], old=old)

@@ -22,7 +22,12 @@ class AsyncGroups:
         self.know = know
         size = len(know.ctas) * know.per
         #: time of the warp at which a lane had waited for a group; 0 if it has not
-        self._done: Array = np.zeros((4, size), np.int64)
+        self._done: Array = np.zeros((4, size), np.int32)
+        #: by number of an issue: the group if it is the same for all lanes, or -1
+        self._group: Array = np.zeros(64, np.int64)
+        self._groups: dict[int, Array] = {}
+        #: and the times of the warps of the wave
+        self._times: list[Array] = []
         self._limit: Array = np.zeros(size, np.int64)
         self._committed: Array = np.zeros(size, np.int64)
         self._order = np.argsort(know.ctas)
@@ -34,12 +39,26 @@ class AsyncGroups:
         #: by wait instruction: whether there were copies, and whether it waited for one
         self.waits: dict[int, tuple[bool, bool]] = {}
 
-    def issued(self, lanes: Array, group: Array, site: int) -> None:
-        """Copies of these groups were issued by an instruction."""
+    def issued(self, lanes: Array, group: Array, site: int) -> int:
+        """Copies of these groups were issued by an instruction; the number of the issue."""
         self.any = True
         self._reserve(int(group.max(initial=0)))
         self._newest[lanes] = group
         self._site[lanes] = site
+        number = len(self._times)
+        if number == len(self._group):
+            self._group = np.concatenate([self._group, np.zeros_like(self._group)])
+        self._group[number] = group[0]
+        if (group != group[0]).any():
+            self._group[number] = -1
+            self._groups[number] = np.zeros(len(self._site), np.int32)
+            self._groups[number][lanes] = group
+        times = self.know.time.reshape(-1)
+        if not (number and np.array_equal(times, self._times[-1])):
+            self._times.append(times.copy())
+        else:
+            self._times.append(self._times[-1])
+        return number
 
     def signalled(self, lanes: Array, limit: Array) -> None:
         """An mbarrier will tell of the groups below ``limit``: no wait of the thread is needed."""
@@ -64,7 +83,8 @@ class AsyncGroups:
         self.waits[site] = (before[0] or bool(pending.any()), before[1] or bool(useful.any()))
         self._committed[lanes] = np.maximum(self._committed[lanes], limit)
         begin = self._limit[lanes]
-        low, high = int(begin.min(initial=0)), int(limit.max(initial=0))
+        high = int(limit.max(initial=0))
+        low = int(begin.min(initial=high))
         self._reserve(high)
         for group in range(low, high):
             now = (begin <= group) & (group < limit)
@@ -83,42 +103,59 @@ class AsyncGroups:
         here: BoolArray = ctas[at] == cta
         return self._order[at] * self.know.per + owner % self.know.per, here
 
-    def times(self, owner: Array, group: Array) -> Array:
-        """When global lanes had waited for groups, in the time of their warps; 0 if never."""
-        lanes, here = self._here(owner)
-        at = np.minimum(group, len(self._done) - 1)
-        out: Array = np.where(here, self._done[at, np.where(here, lanes, 0)], 0)
+    def _of(self, lanes: Array, number: Array) -> Array:
+        """The groups of lanes of the wave at issues."""
+        out: Array = self._group[number]
+        for k in np.flatnonzero(out < 0):
+            out[k] = self._groups[int(number[k])][lanes[k]]
         return out
 
-    def pending(self, owner: Array, group: Array, kind: Array) -> BoolArray:
+    def times(self, owner: Array, number: Array) -> Array:
+        """When global lanes had waited for what they issued, by their warps' times; 0 if never."""
+        lanes, here = self._here(owner)
+        lanes = np.where(here, lanes, 0)
+        out: Array = np.where(here, self._done[self._of(lanes, number), lanes], 0)
+        return out
+
+    def issue(self, owner: Array, number: Array) -> Array:
+        """When global lanes of the wave issued copies, in the time of their warps."""
+        warps = self._here(owner)[0] >> 5
+        pairs = zip(number.tolist(), warps.tolist(), strict=True)
+        return np.array([self._times[n][warp] for n, warp in pairs], np.int64)
+
+    def pending(self, owner: Array, number: Array, kind: Array) -> BoolArray:
         """Which copies their own thread has not waited for."""
         out: BoolArray = np.zeros(len(owner), bool)
         some = np.flatnonzero(kind == ASYNC)
         if len(some):
-            out[some] = self.times(owner[some], group[some]) == 0
+            out[some] = self.times(owner[some], number[some]) == 0
         return out
 
-    def unknown(self, owner: Array, group: Array, lanes: Array) -> BoolArray:
+    def unknown(self, owner: Array, number: Array, lanes: Array) -> BoolArray:
         """Which copies the lanes of the wave do not know to be complete."""
-        done = self.times(owner, group)
+        done = self.times(owner, number)
         out: BoolArray = np.asarray(done == 0)
         after = np.flatnonzero(~out)
         if len(after):
             out[after] = self.know.unknown(owner[after], done[after], lanes[after])
-        if self.know.any_extra:
-            for k in np.flatnonzero(out):
+        left = np.flatnonzero(out)
+        if self.know.any_extra and len(left):
+            groups = self._of(self._here(owner[left])[0], number[left])
+            for k, group in zip(left, groups, strict=True):
                 clock = self.know.extra[lanes[k]]
-                if clock is not None and group[k] < clock.groups.get(int(owner[k]), 0):
+                if clock is not None and group < clock.groups.get(int(owner[k]), 0):
                     out[k] = False
         return out
 
-    def cure(self, owner: Array, group: Array, pending: BoolArray) -> str:
-        """What to wait for, with the count that is right."""
+    def cure(self, owner: Array, number: Array, pending: BoolArray, again: bool) -> str:
+        """What to wait for, with the count that is right; ``again``: before another copy."""
         some = np.flatnonzero(pending)
         if not len(some):
-            return "wait for the copies of a place before the next ones to it are issued"
+            if again:
+                return "wait for the copies of a place before the next ones to it are issued"
+            return "order the access after a wait for the copy has returned"
         lanes, _ = self._here(owner[some[:1]])
-        newer = int(self._committed[lanes[0]]) - int(group[some[0]]) - 1
+        newer = int(self._committed[lanes[0]]) - int(self._of(lanes, number[some[:1]])[0]) - 1
         if newer < 0:
             return "close the group with cp.async.commit_group and wait for it before the access"
         return (

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...diagnostics import Severity
-from ...isa.protocol import Array, Site
+from ...isa.protocol import Array, BoolArray, Site
 from .accesses import Conflict
 from .clocks import Knowledge
 from .copies import AsyncGroups
+from .phases import BulkParts
 from .shadow import ASYNC, BULK
 
 if TYPE_CHECKING:
@@ -47,9 +48,11 @@ class Reports:
         self._meetings: dict[int, tuple[int, Site]] = {}
         self._events = 0
 
-    def begin(self, wave: Wave, know: Knowledge, copies: AsyncGroups) -> None:
+    def begin(
+        self, wave: Wave, know: Knowledge, copies: AsyncGroups, bulk: BulkParts
+    ) -> None:  # fmt: skip
         """A new wave."""
-        self.wave, self.know, self.copies = wave, know, copies
+        self.wave, self.know, self.copies, self.bulk = wave, know, copies, bulk
         self._barriers.clear()
         self._meetings.clear()
 
@@ -85,21 +88,51 @@ class Reports:
         self.race(c, Severity.WARNING)
 
     def race(self, c: Conflict, severity: Severity = Severity.ERROR) -> None:
-        """Two accesses that nothing orders."""
+        """Two accesses that nothing orders.
+
+        It is one of an asynchronous copy if both are of copies, or one is and its issue comes
+        before the other access.  The class does not depend on which of the two this run did first:
+        an access that comes first comes before the issue too.
+        """
+        early = self._after_issue(c)
+        if early.any():
+            self._asynchronous(c.some(early), severity)
+        if not early.all():
+            self._plain(c.some(~early), severity)
+
+    def _after_issue(self, c: Conflict) -> BoolArray:
+        """Where the old access is of a copy that was issued before the new one."""
         assert c.old is not None
-        new, first = c.new, c.first
-        pending = self.copies.pending(c.old.lane, c.old.time, c.old.kind) | (c.old.kind == BULK)
+        out: BoolArray = np.asarray(c.old.kind >= ASYNC)
+        if c.new.kind >= ASYNC:
+            return out
+        lanes, owner, number = c.new.lanes[c.at], c.old.lane, c.old.time
+        if c.new.matrix:  # of any lane of the warp
+            lanes = np.where(owner == self.know.globally(lanes), lanes ^ 1, lanes)
+        for kind, issue in ((ASYNC, self.copies.issue), (BULK, self.bulk.issue)):
+            at = np.flatnonzero(c.old.kind == kind)
+            if len(at):
+                times = issue(owner[at], number[at])
+                out[at] = ~self.know.unknown(owner[at], times, lanes[at])
+        return out
+
+    def _asynchronous(self, c: Conflict, severity: Severity) -> None:
+        assert c.old is not None
+        new, old = c.new, c.old
+        pending = self.copies.pending(old.lane, old.time, old.kind)
         verb = "writes" if new.writes else "reads"
-        if pending.any() or (new.kind >= ASYNC and (c.old.kind >= ASYNC).any()):
-            done = "read" if new.writes and not c.old_writes else "completed"
-            self.say(
-                "async-race", c,
-                f"'{new.site.text}' {verb} what an asynchronous copy of line {first.line} may not"
-                f" have {done} yet",
-                self.copies.cure(c.old.lane, c.old.time, pending & (c.old.kind == ASYNC)),
-                severity,
-            )  # fmt: skip
-            return
+        done = "read" if new.writes and not c.old_writes else "completed"
+        self.say(
+            "async-race", c,
+            f"'{new.site.text}' {verb} what an asynchronous copy of line {c.first.line} may not"
+            f" have {done} yet",
+            self.copies.cure(old.lane, old.time, pending, new.kind >= ASYNC),
+            severity,
+        )  # fmt: skip
+
+    def _plain(self, c: Conflict, severity: Severity) -> None:
+        new, first = c.new, c.first
+        verb = "writes" if new.writes else "reads"
         old = "write" if c.old_writes else "read"
         self.say(
             f"race-{new.space}", c,
