@@ -290,13 +290,10 @@ class Model:
         if not unordered.any():
             return
         lines = frozenset((old.line, new.line))
-        early = self._after_issue(old, new)
-        if (unordered & early).any():
-            self._found("async-race", lines, key, hidden=_hidden(old, new, unordered & early))
-        unordered &= ~early
-        if not unordered.any():
-            return
         hidden = _hidden(old, new, unordered)
+        if old.groups is not None or new.groups is not None:
+            self._found("async-race", lines, key, hidden=hidden)
+            return
         if old.values is None or new.values is None:
             self._found(f"race-{key[0]}", lines, key, hidden=hidden)
             return
@@ -334,15 +331,6 @@ class Model:
             clocks = np.array([self._done.get(k, never) for k in keys], np.int64)
         known: Bools = self.clock[new.threads][:, old.threads] >= clocks[None, :]
         return known
-
-    def _after_issue(self, old: _Accesses, new: _Accesses) -> Bools:
-        """Where both are copies, or the new thread knows of the issue of the old one."""
-        if old.groups is None:
-            return np.zeros((1, 1), bool)
-        if new.groups is not None:
-            return np.ones((1, 1), bool)
-        early: Bools = self.clock[new.threads][:, old.threads] >= old.clocks[None, :]
-        return early
 
     def _morally_strong(self, old: _Accesses, new: _Accesses) -> Bools:
         both = old.order.atomic and new.order.atomic

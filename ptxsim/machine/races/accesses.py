@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from ...isa.protocol import Array, BoolArray, Site
+from ...isa.protocol import Array, Site
 
 __all__ = ["Conflict", "New", "Taken"]
 
@@ -53,10 +53,3 @@ class Conflict:
     old_writes: bool = True
     #: both are of one step
     together: bool = False
-
-    def some(self, chosen: BoolArray) -> Conflict:
-        """The chosen of the pairs."""
-        old = self.old
-        if old is not None:
-            old = Taken(old.lane[chosen], old.time[chosen], old.kind[chosen])
-        return replace(self, at=self.at[chosen], places=self.places[chosen], old=old)

@@ -17,7 +17,7 @@ from ...isa.order import SCOPES, MemoryOrder
 from ...isa.protocol import Array, BoolArray, Site
 from ..watch import Watch
 from .accesses import New
-from .clocks import Clock, Knowledge
+from .clocks import Knowledge
 from .copies import AsyncGroups
 from .judge import Judge
 from .phases import BulkParts, Phases, ProxyFences
@@ -66,7 +66,7 @@ class RaceChecker(Watch):
         self.phases = Phases(self.know, self.sync)
         self.bulk.begin(self.know, self.phases)
         self.proxy.begin(self.know)
-        self.reports.begin(wave, self.know, self.copies, self.bulk)
+        self.reports.begin(wave, self.know, self.copies)
         self.judge = Judge(
             self.reports, self.know, self.sync, self.copies, self.bulk, self.proxy, self.exact
         )
@@ -276,12 +276,9 @@ class RaceChecker(Watch):
         self.copies.waited(lanes, limit, self.know.times(lanes), number)
 
     def copies_signal(self, wave: Wave, lanes: Array, limit: Array, barrier: Array) -> None:
-        self.copies.signalled(lanes, limit)
-        owner = self.know.globally(lanes)
         barriers = wave.service("mbarriers")
         for place in map(int, np.unique(barrier)):
-            mine = barrier == place
-            clock = Clock(groups=dict(zip(owner[mine].tolist(), limit[mine].tolist(), strict=True)))
+            clock = self.copies.signalled(lanes[barrier == place])
             self.phases.give(place, barriers.phase(place), clock)
 
     def copies_committed(self, wave: Wave, lanes: Array, group: Array, site: Site) -> None:

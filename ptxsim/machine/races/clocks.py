@@ -30,7 +30,8 @@ class Clock:
     """What some lane knows: newest times by global warp (all its lanes) and by global lane.
 
     ``groups`` has the first group that is not known to be complete, by asynchronous thread: the
-    copies of cp.async of a global lane are one under its number, those of bulk copies are below 0.
+    copies of cp.async of a global lane are one under its number, and each issue is a group; the
+    threads of bulk copies are below 0.
     """
 
     warps: Mapping[int, int] = field(default_factory=dict)

@@ -2,6 +2,8 @@
 
 A copy belongs to a group of its thread.  When the thread has waited for the group, the copy counts
 as an access that the thread made at that time; before, nobody knows it, its own thread included.
+An mbarrier tells of all copies that its thread had issued when it asked for the arrival, whatever
+their groups: those are named by the numbers of their issues.
 """
 
 from __future__ import annotations
@@ -9,8 +11,8 @@ from __future__ import annotations
 import numpy as np
 
 from ...isa.protocol import Array, BoolArray
-from .clocks import Knowledge
-from .shadow import ASYNC
+from .clocks import Clock, Knowledge
+from .shadow import ASYNC, BULK
 
 __all__ = ["AsyncGroups"]
 
@@ -26,8 +28,7 @@ class AsyncGroups:
         #: by number of an issue: the group if it is the same for all lanes, or -1
         self._group: Array = np.zeros(64, np.int64)
         self._groups: dict[int, Array] = {}
-        #: and the times of the warps of the wave
-        self._times: list[Array] = []
+        self._count = 0
         self._limit: Array = np.zeros(size, np.int64)
         self._committed: Array = np.zeros(size, np.int64)
         self._order = np.argsort(know.ctas)
@@ -45,7 +46,8 @@ class AsyncGroups:
         self._reserve(int(group.max(initial=0)))
         self._newest[lanes] = group
         self._site[lanes] = site
-        number = len(self._times)
+        number = self._count
+        self._count += 1
         if number == len(self._group):
             self._group = np.concatenate([self._group, np.zeros_like(self._group)])
         self._group[number] = group[0]
@@ -53,17 +55,15 @@ class AsyncGroups:
             self._group[number] = -1
             self._groups[number] = np.zeros(len(self._site), np.int32)
             self._groups[number][lanes] = group
-        times = self.know.time.reshape(-1)
-        if not (number and np.array_equal(times, self._times[-1])):
-            self._times.append(times.copy())
-        else:
-            self._times.append(self._times[-1])
         return number
 
-    def signalled(self, lanes: Array, limit: Array) -> None:
-        """An mbarrier will tell of the groups below ``limit``: no wait of the thread is needed."""
-        covered = self._newest[lanes] < limit
-        self._newest[lanes[covered]] = -1
+    def signalled(self, lanes: Array) -> Clock:
+        """An mbarrier will tell of the copies so far: no wait of the thread is needed.
+
+        Who sees it complete knows the clock.
+        """
+        self._newest[lanes] = -1
+        return Clock(groups=dict.fromkeys(self.know.globally(lanes).tolist(), self._count))
 
     def left(self, lanes: Array) -> dict[int, Array]:
         """Lanes that have never waited for their newest copies, by the instruction of these."""
@@ -113,22 +113,8 @@ class AsyncGroups:
     def times(self, owner: Array, number: Array) -> Array:
         """When global lanes had waited for what they issued, by their warps' times; 0 if never."""
         lanes, here = self._here(owner)
-        lanes = np.where(here, lanes, 0)
-        out: Array = np.where(here, self._done[self._of(lanes, number), lanes], 0)
-        return out
-
-    def issue(self, owner: Array, number: Array) -> Array:
-        """When global lanes of the wave issued copies, in the time of their warps."""
-        warps = self._here(owner)[0] >> 5
-        pairs = zip(number.tolist(), warps.tolist(), strict=True)
-        return np.array([self._times[n][warp] for n, warp in pairs], np.int64)
-
-    def pending(self, owner: Array, number: Array, kind: Array) -> BoolArray:
-        """Which copies their own thread has not waited for."""
-        out: BoolArray = np.zeros(len(owner), bool)
-        some = np.flatnonzero(kind == ASYNC)
-        if len(some):
-            out[some] = self.times(owner[some], number[some]) == 0
+        out: Array = np.zeros(len(owner), np.int64)
+        out[here] = self._done[self._of(lanes[here], number[here]), lanes[here]]
         return out
 
     def unknown(self, owner: Array, number: Array, lanes: Array) -> BoolArray:
@@ -140,22 +126,27 @@ class AsyncGroups:
             out[after] = self.know.unknown(owner[after], done[after], lanes[after])
         left = np.flatnonzero(out)
         if self.know.any_extra and len(left):
-            groups = self._of(self._here(owner[left])[0], number[left])
-            for k, group in zip(left, groups, strict=True):
+            for k in left:
                 clock = self.know.extra[lanes[k]]
-                if clock is not None and group < clock.groups.get(int(owner[k]), 0):
+                if clock is not None and number[k] < clock.groups.get(int(owner[k]), 0):
                     out[k] = False
         return out
 
-    def cure(self, owner: Array, number: Array, pending: BoolArray, again: bool) -> str:
-        """What to wait for, with the count that is right; ``again``: before another copy."""
-        some = np.flatnonzero(pending)
-        if not len(some):
+    def cure(self, owner: Array, number: Array, kind: Array, again: bool) -> str | None:
+        """What to wait for, with the count that is right; ``again``: before another copy.
+
+        None where all copies are complete for their own threads.
+        """
+        some = np.flatnonzero(kind == ASYNC)
+        some = some[self.times(owner[some], number[some]) == 0][:1]
+        lanes, here = self._here(owner[some])
+        if not here.any():
             if again:
                 return "wait for the copies of a place before the next ones to it are issued"
-            return "order the access after a wait for the copy has returned"
-        lanes, _ = self._here(owner[some[:1]])
-        newer = int(self._committed[lanes[0]]) - int(self._of(lanes, number[some[:1]])[0]) - 1
+            if len(some) or (kind == BULK).any():
+                return "order the access after a wait for the copy has returned"
+            return None
+        newer = int(self._committed[lanes[0]]) - int(self._of(lanes, number[some])[0]) - 1
         if newer < 0:
             return "close the group with cp.async.commit_group and wait for it before the access"
         return (

@@ -108,8 +108,8 @@ class BulkParts:
     """
 
     def __init__(self) -> None:
-        #: by part: asynchronous thread, group in it, and the time of the issuing warp
-        self._parts: Array = np.zeros((3, 64), np.int64)
+        #: by part: asynchronous thread, and group in it
+        self._parts: Array = np.zeros((2, 64), np.int64)
         self._count = 1
         #: by lane: the asynchronous threads of what it reads and writes
         self._lanes: dict[int, tuple[int, int]] = {}
@@ -131,15 +131,13 @@ class BulkParts:
         self._count += 2
         if self._count > self._parts.shape[1]:
             self._parts = np.concatenate([self._parts, np.zeros_like(self._parts)], axis=1)
-        lane = np.array([copy.lane])
-        self._parts[2, parts] = self.know.times(lane)
         if copy.mbarrier is not None:
             # nobody sees it complete before it has landed, which says in which phase it counts
             self._parts[0, parts] = self.phases.thread(copy.mbarrier, self._thread)
             self._parts[1, parts] = _NEVER
             self._flying[id(copy)] = copy, parts
         else:
-            self._parts[0, parts] = self._of_lane(int(self.know.globally(lane)[0]))
+            self._parts[0, parts] = self._of_lane(int(self.know.globally(np.array([copy.lane]))[0]))
             self._parts[1, parts] = copy.group
         return parts.start, parts.start + 1
 
@@ -163,16 +161,11 @@ class BulkParts:
 
     def unknown(self, part: Array, lanes: Array) -> BoolArray:
         """Which parts the lanes of the wave do not know to be complete."""
-        threads, groups = self._parts[:2, part]
+        threads, groups = self._parts[:, part]
         out: BoolArray = np.ones(len(part), bool)
         pairs = zip(threads.tolist(), groups.tolist(), self.know.extra[lanes], strict=True)
         for k, (thread, group, clock) in enumerate(pairs):
             out[k] = clock is None or group >= clock.groups.get(thread, 0)
-        return out
-
-    def issue(self, owner: Array, part: Array) -> Array:
-        """When global lanes issued parts, in the time of their warps."""
-        out: Array = self._parts[2, part]
         return out
 
 

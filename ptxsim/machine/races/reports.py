@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...diagnostics import Severity
-from ...isa.protocol import Array, BoolArray, Site
+from ...isa.protocol import Array, Site
 from .accesses import Conflict
 from .clocks import Knowledge
 from .copies import AsyncGroups
-from .phases import BulkParts
-from .shadow import ASYNC, BULK
+from .shadow import LANDED
 
 if TYPE_CHECKING:
     from ..wave import Wave
@@ -48,11 +47,9 @@ class Reports:
         self._meetings: dict[int, tuple[int, Site]] = {}
         self._events = 0
 
-    def begin(
-        self, wave: Wave, know: Knowledge, copies: AsyncGroups, bulk: BulkParts
-    ) -> None:  # fmt: skip
+    def begin(self, wave: Wave, know: Knowledge, copies: AsyncGroups) -> None:
         """A new wave."""
-        self.wave, self.know, self.copies, self.bulk = wave, know, copies, bulk
+        self.wave, self.know, self.copies = wave, know, copies
         self._barriers.clear()
         self._meetings.clear()
 
@@ -90,44 +87,40 @@ class Reports:
     def race(self, c: Conflict, severity: Severity = Severity.ERROR) -> None:
         """Two accesses that nothing orders.
 
-        It is one of an asynchronous copy if both are of copies, or one is and its issue comes
-        before the other access.  The class does not depend on which of the two this run did first:
-        an access that comes first comes before the issue too.
+        It is one of an asynchronous copy if one of them is such a copy: this run may have done
+        either of the two first, and what the copy does when is not for the run to say.
         """
-        early = self._after_issue(c)
-        if early.any():
-            self._asynchronous(c.some(early), severity)
-        if not early.all():
-            self._plain(c.some(~early), severity)
-
-    def _after_issue(self, c: Conflict) -> BoolArray:
-        """Where the old access is of a copy that was issued before the new one."""
         assert c.old is not None
-        out: BoolArray = np.asarray(c.old.kind >= ASYNC)
-        if c.new.kind >= ASYNC:
-            return out
-        lanes, owner, number = c.new.lanes[c.at], c.old.lane, c.old.time
-        if c.new.matrix:  # of any lane of the warp
-            lanes = np.where(owner == self.know.globally(lanes), lanes ^ 1, lanes)
-        for kind, issue in ((ASYNC, self.copies.issue), (BULK, self.bulk.issue)):
-            at = np.flatnonzero(c.old.kind == kind)
-            if len(at):
-                times = issue(owner[at], number[at])
-                out[at] = ~self.know.unknown(owner[at], times, lanes[at])
-        return out
+        if c.old.kind[0] >= LANDED:
+            self._copied(c, severity)
+        elif c.new.kind >= LANDED:
+            self._copies(c, severity)
+        else:
+            self._plain(c, severity)
 
-    def _asynchronous(self, c: Conflict, severity: Severity) -> None:
+    def _copied(self, c: Conflict, severity: Severity) -> None:
+        """An access to what an earlier copy reads or writes."""
         assert c.old is not None
         new, old = c.new, c.old
-        pending = self.copies.pending(old.lane, old.time, old.kind)
         verb = "writes" if new.writes else "reads"
         done = "read" if new.writes and not c.old_writes else "completed"
+        cure = self.copies.cure(old.lane, old.time, old.kind, new.kind >= LANDED)
         self.say(
             "async-race", c,
             f"'{new.site.text}' {verb} what an asynchronous copy of line {c.first.line} may not"
             f" have {done} yet",
-            self.copies.cure(old.lane, old.time, pending, new.kind >= ASYNC),
-            severity,
+            cure or self._cure(c), severity,
+        )  # fmt: skip
+
+    def _copies(self, c: Conflict, severity: Severity) -> None:
+        """A copy of or to what another instruction has accessed."""
+        new, first = c.new, c.first
+        verb, old = ("writes" if w else "reads" for w in (new.writes, c.old_writes))
+        self.say(
+            "async-race", c,
+            f"the asynchronous copy of '{new.site.text}' {verb} what '{first.text}' at line"
+            f" {first.line} {old}, in no order",
+            self._cure(c), severity,
         )  # fmt: skip
 
     def _plain(self, c: Conflict, severity: Severity) -> None:

@@ -25,6 +25,7 @@ __all__ = [
     "ATOMIC",
     "BULK",
     "KIND_BITS",
+    "LANDED",
     "LANE_BITS",
     "MAX_LANES",
     "STRONG",
@@ -36,8 +37,9 @@ __all__ = [
     "pack",
 ]
 
-#: How a record was made.
-WEAK, STRONG, ATOMIC, ASYNC, BULK = range(5)
+#: How a record was made.  LANDED is a copy of cp.async in an earlier wave, with the time at which
+#: its thread had waited for it.
+WEAK, STRONG, ATOMIC, LANDED, ASYNC, BULK = range(6)
 
 _LANE, _TIME, _KIND, _SCOPE = 36, 12, 9, 7
 #: Where the lane of a record begins, and the bits that say how it was made.
@@ -99,8 +101,8 @@ def _settled(
     out = {}
     for (writes, lane, how), (record, site) in kept.items():
         f = fields(np.array([record], np.uint64))
-        if f.kind[0] == ASYNC:
-            record = int(pack(f.lane, done(f.lane, f.time), WEAK, 0, 2)[0])
+        if f.kind[0] == ASYNC and done(f.lane, f.time)[0]:
+            record = int(pack(f.lane, done(f.lane, f.time), LANDED, 0, 2)[0])
             how = record & KIND_BITS
         out[writes, lane, how] = record, site
     return out
@@ -182,13 +184,17 @@ class Shadow:
             self._strong.forget(at)
 
     def settle(self, done: Callable[[Array, Array], Array]) -> None:
-        """A wave has ended: its copies count as accesses at the times when they were waited for."""
+        """A wave has ended: its copies count as accesses at the times when they were waited for.
+
+        Those that were not waited for (0) stay as they are.
+        """
         for slot in (*self.writes, *self.reads):
             kinds = (slot.records >> np.uint64(_KIND)) & np.uint64(7)
             at = np.flatnonzero(kinds == ASYNC)
             if len(at):
                 f = fields(slot.records[at])
-                slot.records[at] = pack(f.lane, done(f.lane, f.time), WEAK, 0, 2)
+                times = done(f.lane, f.time)
+                slot.records[at[times > 0]] = pack(f.lane, times, LANDED, 0, 2)[times > 0]
         for place, kept in self.more.items():
             self.more[place] = _settled(kept, done)
 
