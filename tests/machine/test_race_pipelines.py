@@ -1,4 +1,4 @@
-"""Copies beside the program: long pipelines, one class of race, accesses of whole warps, idle waits.
+"""Long pipelines of copies, one class of race with them, accesses of whole warps, idle waits.
 
 The verdicts follow PTX ISA 9.1: mbarrier, cp.async, cp.async.bulk, their waits, and the warp-level
 matrix instructions.  The parties of a race are marked ``//!``; each clean kernel has a twin with a
