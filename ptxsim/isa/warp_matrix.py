@@ -20,6 +20,7 @@ from ..matrix import (
     tall_fragment,
 )
 from ..targets import Target
+from .order import ROWS, MemoryOrder
 from .parallel_synchronization import WarpCollective
 from .protocol import Array, BoolArray, Registers, Step, no_effect
 from .record import Form, Instruction, Mods, instruction
@@ -89,6 +90,10 @@ class _Rows(MatrixCollective):
     )  # fmt: skip
     # Lanes that supply no row may have an undefined address, so the record checks by itself.
     needs_defined = False
+
+    def memory_order(self, m: Mods) -> MemoryOrder:
+        """A row goes to or comes from other lanes than the one that gives its address."""
+        return MemoryOrder(matrix=ROWS)
 
     def fragments(self, m: Mods, target: Target) -> tuple[tuple[str, Fragment], ...]:
         fragment = _fragment(m)

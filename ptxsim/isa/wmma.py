@@ -26,6 +26,7 @@ from ..targets import Target
 from ._mma_forms import BOTH_LAYOUTS
 from .fragment_tags import Held, fragment_reader, fragment_writer
 from .matrix_multiply import Arithmetic, multiply_step
+from .order import FRAGMENT, MemoryOrder
 from .protocol import Array, Registers, Step, Unknown, no_effect
 from .record import Form, Mods, instruction
 from .warp_matrix import MatrixCollective, first_origin, reject, whole_warps
@@ -64,6 +65,10 @@ class _Transfer(MatrixCollective):
         if m.type in ("s4", "u4", "b1") and m.layout != wanted:
             return f"matrix {m.use} of .{m.type} has the layout .{wanted}, not .{m.layout}"
         return None
+
+    def memory_order(self, m: Mods) -> MemoryOrder:
+        """Which lane accesses which element of a tile is unspecified."""
+        return MemoryOrder(matrix=FRAGMENT)
 
     def register(self, m: Mods) -> str:
         return _register_type(m)

@@ -156,6 +156,7 @@ class AsyncCopies:
             if batch.number < signal.number and now.any():
                 self._land(wave, batch, now)
                 batch.group = np.where(now, -1, batch.group)
+        self._batches = [b for b in self._batches if (b.group >= 0).any()]
         signal.lanes, signal.place = signal.lanes[~chosen], signal.place[~chosen]
         wave.service("mbarriers").arrive_for_copies(wave, place, lanes, signal.site)
 

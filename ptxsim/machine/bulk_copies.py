@@ -8,6 +8,7 @@ between).  Landing late (the default) and at once are the two ends.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
@@ -74,6 +75,8 @@ class BulkCopies:
         #: copies that have not landed, those that signal by mbarrier place, the others by lane
         self._signalling: dict[int, list[BulkCopy]] = {}
         self._grouped: dict[int, list[BulkCopy]] = {}
+        #: those of them that have read their source, the first ones of each lane
+        self._begun: dict[int, list[BulkCopy]] = {}
         #: copies that nobody has seen complete, or read, in the same way
         self._unseen: dict[int, list[BulkCopy]] = {}
         self._unread: dict[int, list[BulkCopy]] = {}
@@ -157,7 +160,7 @@ class BulkCopies:
     def wait(self, wave: Wave, lanes: Array, pending: int, read: bool, site: Site) -> None:
         """cp.async.bulk.wait_group: all but the ``pending`` newest groups of these lanes."""
         limits = self._counts(wave)[lanes] - pending
-        if self._unread or self._grouped:
+        if self._unread or self._begun or self._grouped:
             for lane, limit in zip(lanes.tolist(), limits.tolist(), strict=True):
                 self._wait(wave, lane, limit, read)
         if wave.watch is not None:
@@ -167,16 +170,14 @@ class BulkCopies:
     def _wait(self, wave: Wave, lane: int, limit: int, read: bool) -> None:
         if lane in self._unread:
             _keep(self._unread, lane, lambda copy: (copy.group or 0) >= limit)
-        if lane not in self._grouped:
-            return
-        for copy in self._grouped[lane]:
-            if (copy.group or 0) < limit:
-                if read:
-                    _read(wave, copy)
-                else:
-                    self._land(wave, copy)
         if not read:
-            _keep(self._grouped, lane, lambda copy: (copy.group or 0) >= limit)
+            for queues in (self._begun, self._grouped):
+                for copy in _taken(queues, lane, limit):
+                    self._land(wave, copy)
+            return
+        for copy in _taken(self._grouped, lane, limit):
+            _read(wave, copy)
+            self._begun.setdefault(lane, []).append(copy)
 
     # --- landing --------------------------------------------------------------------------------
 
@@ -191,11 +192,12 @@ class BulkCopies:
     def land_all(self, wave: Wave) -> bool:
         """Land whatever is in flight; whether anything was."""
         some = False
-        for queues in (self._signalling, self._grouped):
+        for queues in (self._signalling, self._begun, self._grouped):
             for queue in queues.values():
                 some = some or bool(queue)
                 while queue:
                     self._land(wave, queue.pop(0))
+        self._begun.clear()
         self._grouped.clear()
         return some
 
@@ -237,6 +239,15 @@ def _keep(lists: dict[int, list[BulkCopy]], key: int, stays: Callable[[BulkCopy]
         lists[key] = left
     else:
         del lists[key]
+
+
+def _taken(queues: dict[int, list[BulkCopy]], lane: int, limit: int) -> list[BulkCopy]:
+    """Take the copies of groups below ``limit`` out of the queue of a lane."""
+    queue = queues.get(lane, [])
+    count = bisect_left(queue, limit, key=lambda copy: copy.group or 0)
+    taken = queue[:count]
+    del queue[:count]
+    return taken
 
 
 def _report(wave: Wave, copies: Iterable[BulkCopy], why: str) -> None:

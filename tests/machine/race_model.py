@@ -290,15 +290,10 @@ class Model:
         if not unordered.any():
             return
         lines = frozenset((old.line, new.line))
-        pending = self._pending(old)[None, :] if old is not new else np.zeros((1, 1), bool)
-        if old.groups is not None and new.groups is not None:
-            pending = np.ones((1, 1), bool)
-        if (unordered & pending).any():
-            self._found("async-race", lines, key, hidden=_hidden(old, new, unordered & pending))
-        unordered &= ~pending
-        if not unordered.any():
-            return
         hidden = _hidden(old, new, unordered)
+        if old.groups is not None or new.groups is not None:
+            self._found("async-race", lines, key, hidden=hidden)
+            return
         if old.values is None or new.values is None:
             self._found(f"race-{key[0]}", lines, key, hidden=hidden)
             return
@@ -336,12 +331,6 @@ class Model:
             clocks = np.array([self._done.get(k, never) for k in keys], np.int64)
         known: Bools = self.clock[new.threads][:, old.threads] >= clocks[None, :]
         return known
-
-    def _pending(self, old: _Accesses) -> Bools:
-        if old.groups is None:
-            return np.zeros(len(old.threads), bool)
-        keys = zip(old.threads.tolist(), old.groups.tolist(), strict=True)
-        return np.array([k not in self._done for k in keys])
 
     def _morally_strong(self, old: _Accesses, new: _Accesses) -> Bools:
         both = old.order.atomic and new.order.atomic

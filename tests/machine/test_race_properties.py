@@ -86,11 +86,10 @@ def difference(reported: Sequence[Reported], races: Sequence[Race]) -> str:
     first = {r.block: r.event for r in reversed(errors)}
     for block, event in sorted(first.items()):
         now = [r for r in errors if (r.block, r.event) == (block, event)]
-        # pairs of one step with copies in flight and landed ones are one finding, async-race
-        here = {r.lines for r in now}
+        here = {(r.class_, r.lines) for r in now}
         shown = not all(r.hidden for r in now)
-        if shown and not here & {r.pair[1] for r in reported if r.event <= event}:
-            return f"missed at event {event}, {block}: {sorted(map(sorted, here))}"
+        if shown and not here & {r.pair for r in reported if r.event <= event}:
+            return f"missed at event {event}, {block}: {', '.join(map(_show, here))}"
     advice = {(r.class_, r.lines) for r in races if r.whole}
     if not errors and advice and not reported:
         return f"missed: {', '.join(map(_show, advice))}"

@@ -95,7 +95,55 @@ OTHER:
 END:"""
     assert run(body, grid=2, wave_ctas=wave_ctas).clean
     report = run(body.replace("st.release", "st.relaxed"), grid=2, wave_ctas=wave_ctas)
-    assert errors(report) == {"race-global"}
+    assert errors(report) == {"async-race"}
+
+
+@pytest.mark.parametrize("wave_ctas", [None, 1])
+def test_copies_of_an_earlier_wave_that_nobody_waited_for(wave_ctas: int | None) -> None:
+    """CTA 1 knows of the issue only: the copy may read its source as late as it likes."""
+    body = """
+    setp.eq.u32 %p, %c, 0;
+    setp.ne.u32 %q, %t, 0;
+    @%q bra END;
+    @!%p bra OTHER;
+    cp.async.ca.shared.global [%s], [%rd1], 4;
+    st.release.gpu.global.u32 [%rd2], 1;
+    bra END;
+OTHER:
+    ld.acquire.gpu.global.u32 %r1, [%rd2];
+    setp.eq.u32 %p, %r1, 0;
+    @%p bra OTHER;
+    st.global.u32 [%rd1], 5;
+END:"""
+    assert errors(run(body, grid=2, wave_ctas=wave_ctas)) == {"async-race"}
+    waited = body.replace("st.release", "cp.async.wait_all; st.release")
+    assert run(waited, grid=2, wave_ctas=wave_ctas).clean
+
+
+@pytest.mark.parametrize("wave_ctas", [None, 1])
+def test_an_mbarrier_of_an_earlier_wave_tells_of_copies(wave_ctas: int | None) -> None:
+    """The thread of CTA 0 sees its copy complete at an mbarrier, and tells CTA 1 by a flag."""
+    body = """
+    mov.u32 %u, bar;
+    setp.eq.u32 %p, %c, 0;
+    setp.ne.u32 %q, %t, 0;
+    @%q bra END;
+    @!%p bra OTHER;
+    mbarrier.init.shared.b64 [%u], 1;
+    cp.async.ca.shared.global [%s], [%rd1], 4;
+    cp.async.mbarrier.arrive.noinc.shared.b64 [%u];
+{}
+    st.release.gpu.global.u32 [%rd2], 1;
+    bra END;
+OTHER:
+    ld.acquire.gpu.global.u32 %r1, [%rd2];
+    setp.eq.u32 %p, %r1, 0;
+    @%p bra OTHER;
+    st.global.u32 [%rd1], 5;
+END:"""
+    wait = "W: mbarrier.test_wait.parity.shared.b64 %q, [%u], 0; @!%q bra W;"
+    assert run(body.format(wait), grid=2, wave_ctas=wave_ctas).clean
+    assert errors(run(body.format(""), grid=2, wave_ctas=wave_ctas)) == {"async-race"}
 
 
 STORE = """

@@ -22,6 +22,8 @@ class New:
     scope: int
     size: int
     writes: bool
+    #: ``MemoryOrder.matrix`` of its instruction
+    matrix: int = 0
     #: bytes about to be written [lanes, granule], for writes whose value is known
     value: Array | None = None
 

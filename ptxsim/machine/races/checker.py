@@ -17,12 +17,12 @@ from ...isa.order import SCOPES, MemoryOrder
 from ...isa.protocol import Array, BoolArray, Site
 from ..watch import Watch
 from .accesses import New
-from .clocks import Clock, Knowledge
+from .clocks import Knowledge
 from .copies import AsyncGroups
 from .judge import Judge
 from .phases import BulkParts, Phases, ProxyFences
 from .reports import Reports
-from .shadow import ASYNC, ATOMIC, BULK, STRONG, WEAK, Shadow, pack
+from .shadow import ASYNC, ATOMIC, BULK, STRONG, WEAK, WRITTEN, Shadow, pack
 from .sync import Synchronisation
 
 if TYPE_CHECKING:
@@ -51,7 +51,10 @@ class RaceChecker(Watch):
         self.sync = Synchronisation()
         self.reports = Reports()
         self._global: Shadow | None = None
-        self._first_part = 1
+        self.bulk = BulkParts()
+        self.proxy = ProxyFences()
+        #: by wait instruction: whether there were copies, and whether it waited for one
+        self._waits: dict[int, tuple[bool, bool]] = {}
 
     # --- waves ----------------------------------------------------------------------------------
 
@@ -61,8 +64,8 @@ class RaceChecker(Watch):
         self.copies = AsyncGroups(self.know)
         self.sync.begin(self.know)
         self.phases = Phases(self.know, self.sync)
-        self.bulk = BulkParts(self.know, self.phases, self._first_part)
-        self.proxy = ProxyFences(self.know)
+        self.bulk.begin(self.know, self.phases)
+        self.proxy.begin(self.know)
         self.reports.begin(wave, self.know, self.copies)
         self.judge = Judge(
             self.reports, self.know, self.sync, self.copies, self.bulk, self.proxy, self.exact
@@ -74,12 +77,16 @@ class RaceChecker(Watch):
 
     def wave_ended(self, wave: Wave) -> None:
         for number, (pending, useful) in self.copies.waits.items():
-            if pending and not useful:
-                self.reports.idle_wait(number)
+            before = self._waits.get(number, (False, False))
+            self._waits[number] = (before[0] or pending, before[1] or useful)
         self.reports.finish()
-        self._first_part = self.bulk.next
         if self._global is not None and self.copies.any:
             self._global.settle(self.copies.times)
+
+    def launch_ended(self) -> None:
+        for number, (pending, useful) in self._waits.items():
+            if pending and not useful:
+                self.reports.idle_wait(number)
 
     def exited(self, wave: Wave, lanes: Array) -> None:
         for number, some in self.copies.left(lanes).items():
@@ -156,9 +163,12 @@ class RaceChecker(Watch):
         scope = SCOPES.index(order.scope) if order.strong else 0
         log = _LOG[size]
         owner = self.know.globally(lanes)
-        records = pack(owner, self.know.times(lanes), kind, scope, log)
+        matrix = order.matrix | (WRITTEN if writes and order.matrix else 0)
+        records = pack(owner, self.know.times(lanes), kind, scope, log, matrix)
         number = self.reports.number(access.site)
-        new = New(space, lanes, records, access.site, number, kind, scope, log, writes)
+        new = New(
+            space, lanes, records, access.site, number, kind, scope, log, writes, order.matrix
+        )  # fmt: skip
         return [(k, new) for k in range(access.total >> shadow.shift)]
 
     def barrier_arrived(
@@ -240,9 +250,8 @@ class RaceChecker(Watch):
         group: Array, site: Site,
     ) -> None:  # fmt: skip
         owner = self.know.globally(lanes)
-        records = pack(owner, group, ASYNC, 0, 2)
         number = self.reports.number(site)
-        self.copies.issued(lanes, group, number)
+        records = pack(owner, self.copies.issued(lanes, group, number), ASYNC, 0, 2)
         for k in range(size >> self._shared.shift):
             new = New("shared", lanes, records, site, number, ASYNC, 0, 2, True)
             index = (target >> self._shared.shift) + k
@@ -267,11 +276,9 @@ class RaceChecker(Watch):
         self.copies.waited(lanes, limit, self.know.times(lanes), number)
 
     def copies_signal(self, wave: Wave, lanes: Array, limit: Array, barrier: Array) -> None:
-        self.copies.signalled(lanes, limit)
-        owner = self.know.globally(lanes)
         barriers = wave.service("mbarriers")
-        for k, place in enumerate(map(int, barrier)):
-            clock = Clock(groups={int(owner[k]): int(limit[k])})
+        for place in map(int, np.unique(barrier)):
+            clock = self.copies.signalled(lanes[barrier == place])
             self.phases.give(place, barriers.phase(place), clock)
 
     def copies_committed(self, wave: Wave, lanes: Array, group: Array, site: Site) -> None:
@@ -314,7 +321,7 @@ class RaceChecker(Watch):
             self.judge.against(self._shared, self._shared.writes, index, new, old_writes=True)
 
     def bulk_issued(self, wave: Wave, copy: Any, site: Site) -> None:
-        parts = self.bulk.issued(copy.lane, copy.mbarrier, copy.phase, copy.group)
+        parts = self.bulk.issued(copy)
         number = self.reports.number(site)
         for space, start, part, writes in (
             (copy.source_space, copy.source, parts[0], False),
@@ -330,6 +337,9 @@ class RaceChecker(Watch):
                 self.judge.write_async(shadow, index, new)
             else:
                 self.judge.read(shadow, index, new)
+
+    def bulk_landed(self, wave: Wave, copy: Any) -> None:
+        self.bulk.landed(copy)
 
     def bulk_waited(self, wave: Wave, lane: int, limit: int, read: bool, site: Site) -> None:
         self.bulk.waited(lane, limit, read)

@@ -29,14 +29,14 @@ __all__ = ["EMPTY", "Clock", "Knowledge", "joined"]
 class Clock:
     """What some lane knows: newest times by global warp (all its lanes) and by global lane.
 
-    ``groups`` has the first group number of cp.async that is not known to be complete, by lane;
-    ``bulk`` the parts of bulk copies that are known to be complete.
+    ``groups`` has the first group that is not known to be complete, by asynchronous thread: the
+    copies of cp.async of a global lane are one under its number, and each issue is a group; the
+    threads of bulk copies are below 0.
     """
 
     warps: Mapping[int, int] = field(default_factory=dict)
     lanes: Mapping[int, int] = field(default_factory=dict)
     groups: Mapping[int, int] = field(default_factory=dict)
-    bulk: frozenset[int] = frozenset()
 
     def knows(self, lane: int, time: int) -> bool:
         """Whether an access of a global lane at a time of its warp is known."""
@@ -58,7 +58,7 @@ def joined(clocks: Iterable[Clock | None]) -> Clock | None:
                 if out.get(key, -1) < time:
                     out[key] = time
     warps, lanes, groups = parts
-    return Clock(warps, lanes, groups, frozenset().union(*(c.bulk for c in different)))
+    return Clock(warps, lanes, groups)
 
 
 class Knowledge:
@@ -178,8 +178,10 @@ class Knowledge:
             else:
                 given = {base + (int(lane) & 31): now for lane in mine}
                 parts.append(joined((clock, Clock({}, given))) or clock)
-            if self.any_extra or (int(warp) in self.partial):
+            if int(warp) in self.partial:
                 parts += [self.clock(int(lane)) for lane in mine[1:]]
+            elif self.any_extra:
+                parts += [c for c in self.extra[mine[1:]] if c is not None]
         whole = joined(parts)
         return EMPTY if whole is None else whole
 
@@ -195,6 +197,14 @@ class Knowledge:
             return
         self.extra[lane] = joined((self.extra[lane], clock))
         self.any_extra = True
+
+    def learn(self, lanes: Array, clock: Clock) -> None:
+        """Lanes of the wave learn one clock; those that knew the same do so afterwards."""
+        before = self.extra[lanes]
+        learned = {id(old): joined((old, clock)) for old in before}
+        for lane, old in zip(map(int, lanes), before, strict=True):
+            self.extra[lane] = learned[id(old)]
+        self.any_extra = self.any_extra or len(lanes) > 0
 
     def meet(self, ctas: Array) -> None:
         """A barrier of all lanes of these CTAs."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...isa.order import SCOPES
+from ...isa.order import FRAGMENT, SCOPES
 from ...isa.protocol import Array, BoolArray
 from .accesses import Conflict, New, Taken
 from .clocks import Knowledge
@@ -21,6 +21,8 @@ from .shadow import (
     KIND_BITS,
     LANE_BITS,
     STRONG,
+    WRITTEN,
+    Fields,
     Shadow,
     Slot,
     fields,
@@ -149,7 +151,7 @@ class Judge:
             return out
         at = np.flatnonzero(old)
         f = fields(old[at])
-        lanes = new.lanes[at]
+        lanes = self._askers(f, new, at)
         timed = f.kind < ASYNC
         if timed.all():
             out[at] = self.know.unknown(f.lane, f.time, lanes)
@@ -161,6 +163,18 @@ class Judge:
         rest = np.flatnonzero(f.kind == BULK)
         out[at[rest]] = self.bulk.unknown(f.time[rest], lanes[rest])
         return out
+
+    def _askers(self, f: Fields, new: New, at: Array) -> Array:
+        """The lanes that must know of old accesses.
+
+        What a matrix instruction accesses belongs to all lanes of the warp: where the own lane
+        would know by itself, another one is asked.
+        """
+        lanes = new.lanes[at]
+        if new.matrix or f.matrix.any():
+            own = (f.lane == self.know.globally(lanes)) & _crosses(f, new)
+            lanes = np.where(own, lanes ^ 1, lanes)
+        return lanes
 
     def _conflict(
         self,
@@ -352,3 +366,18 @@ class Judge:
                 continue
             first = self.reports.sites[int(old.sites[index[at[0]]])]
             self.reports.not_coherent(Conflict(new, at, index[at] << shadow.shift, first, None))
+
+
+def _crosses(f: Fields, new: New) -> BoolArray:
+    """Which old accesses of a lane and its new one may be of different lanes of the warp.
+
+    One of the two is by a matrix instruction; or it writes what the other one reads.  Two of
+    wmma share their layout.  Of other pairs of two matrix instructions the later one waits for the
+    data of the earlier, so that these are silent where the address is of the same lane.
+    """
+    if not new.matrix:
+        return np.asarray(f.matrix != 0)
+    read = (f.matrix & WRITTEN != 0) & (not new.writes)
+    same = (f.matrix & FRAGMENT != 0) & (new.matrix == FRAGMENT)
+    out: BoolArray = (f.matrix == 0) | (read & ~same)
+    return out

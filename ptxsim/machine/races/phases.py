@@ -7,8 +7,9 @@ knows all of it, and what earlier phases had.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from bisect import bisect_left
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,10 +18,13 @@ from ...isa.protocol import Array, BoolArray
 from .clocks import Clock, Knowledge, joined
 from .sync import Synchronisation
 
+if TYPE_CHECKING:
+    from ..bulk_copies import BulkCopy
+
 __all__ = ["BulkParts", "Phases", "ProxyFences"]
 
-#: Proxy fences that are remembered for each CTA, the newest.
-_FENCES = 256
+#: More than any number of a group.
+_NEVER = np.iinfo(np.int64).max
 
 
 class Phases:
@@ -29,11 +33,23 @@ class Phases:
     def __init__(self, know: Knowledge, sync: Synchronisation) -> None:
         self.know, self.sync = know, sync
         self._at: dict[int, dict[int, Clock]] = {}
+        #: the asynchronous threads of the bulk copies that signal the objects
+        self._threads: dict[int, int] = {}
 
     def initialised(self, barrier: Array) -> None:
         """New objects: their phases begin anew."""
-        for place in np.unique(barrier):
-            self._at[int(place)] = {}
+        for place in map(int, np.unique(barrier)):
+            self._at[place] = {}
+            self._threads.pop(place, None)
+
+    def thread(self, place: int, new: Callable[[], int]) -> int:
+        """The asynchronous thread of the copies that signal an object, a ``new`` one for the first.
+
+        Its groups are the phases.
+        """
+        if place not in self._threads:
+            self._threads[place] = new()
+        return self._threads[place]
 
     def give(self, place: int, phase: int, clock: Clock | None) -> None:
         """Who sees the phase complete knows this clock."""
@@ -59,16 +75,19 @@ class Phases:
         """Lanes have seen a phase complete; a relaxed wait is for a fence to take."""
         for place, number, some in _together(barrier, phase, lanes):
             phases = self._at.get(place, {})
-            clock = joined(c for n, c in phases.items() if n <= number)
+            clocks = [c for n, c in phases.items() if n <= number]
+            thread = self._threads.get(place)
+            if thread is not None and all(c.groups.get(thread, 0) <= number for c in clocks):
+                clocks.append(Clock(groups={thread: number + 1}))
+            clock = joined(clocks)
             if clock is None:
                 continue
-            phases[number] = clock
-            for old in [n for n in phases if n < number]:
-                del phases[old]
-            for lane in map(int, some):
-                if order.acquire:
-                    self.know.acquire(lane, clock)
-                else:
+            phases = {n: c for n, c in phases.items() if n > number}
+            self._at[place] = phases | {number: clock}
+            if order.acquire:
+                self.know.learn(some, clock)
+            else:
+                for lane in map(int, some):
                     self.sync.seen(lane, ("shared", place), clock)
 
 
@@ -80,74 +99,102 @@ def _together(barrier: Array, phase: Array, lanes: Array) -> Iterable[tuple[int,
         yield int(place), int(number), lanes[some]
 
 
-@dataclass(slots=True)
-class _Bulk:
-    """A bulk copy in flight: the numbers of its two parts, and its group."""
-
-    source: int
-    target: int
-    group: int | None
-
-
 class BulkParts:
-    """Numbers of the reading and the writing part of each bulk copy, and who waits for them."""
+    """The reading and the writing part of each bulk copy of a launch, under numbers of their own.
 
-    def __init__(self, know: Knowledge, phases: Phases, first: int = 1) -> None:
+    A part belongs to a group of an asynchronous thread: one for all copies that signal an mbarrier
+    object, whose groups are its phases; or two of the lane that issued it, since wait_group.read
+    waits for the reading parts alone.  Whoever knows a group complete knows the ones before.
+    """
+
+    def __init__(self) -> None:
+        #: by part: asynchronous thread, and group in it
+        self._parts: Array = np.zeros((2, 64), np.int64)
+        self._count = 1
+        #: by lane: the asynchronous threads of what it reads and writes
+        self._lanes: dict[int, tuple[int, int]] = {}
+        self._threads = 0
+
+    def begin(self, know: Knowledge, phases: Phases) -> None:
+        """A new wave; the parts of earlier ones stay."""
         self.know, self.phases = know, phases
-        #: the next number; those of earlier waves are not used again
-        self.next = first
-        self._grouped: dict[int, list[_Bulk]] = {}
+        #: copies that have not landed, with their parts
+        self._flying: dict[int, tuple[BulkCopy, slice]] = {}
 
-    def issued(
-        self, lane: int, mbarrier: int | None, phase: int | None, group: int | None
-    ) -> tuple[int, int]:
+    def _thread(self) -> int:
+        self._threads -= 1
+        return self._threads
+
+    def issued(self, copy: BulkCopy) -> tuple[int, int]:
         """A new copy: the numbers of its source and target part."""
-        new = _Bulk(self.next, self.next + 1, group)
-        self.next += 2
-        if mbarrier is not None and phase is not None:
-            both = frozenset((new.source, new.target))
-            self.phases.give(mbarrier, phase, Clock(bulk=both))
+        parts = slice(self._count, self._count + 2)
+        self._count += 2
+        if self._count > self._parts.shape[1]:
+            self._parts = np.concatenate([self._parts, np.zeros_like(self._parts)], axis=1)
+        if copy.mbarrier is not None:
+            # nobody sees it complete before it has landed, which says in which phase it counts
+            self._parts[0, parts] = self.phases.thread(copy.mbarrier, self._thread)
+            self._parts[1, parts] = _NEVER
+            self._flying[id(copy)] = copy, parts
         else:
-            self._grouped.setdefault(lane, []).append(new)
-        return new.source, new.target
+            self._parts[0, parts] = self._of_lane(int(self.know.globally(np.array([copy.lane]))[0]))
+            self._parts[1, parts] = copy.group
+        return parts.start, parts.start + 1
+
+    def _of_lane(self, lane: int) -> tuple[int, int]:
+        if lane not in self._lanes:
+            self._lanes[lane] = self._thread(), self._thread()
+        return self._lanes[lane]
+
+    def landed(self, copy: BulkCopy) -> None:
+        """A copy has completed its bytes in a phase of its mbarrier."""
+        found = self._flying.pop(id(copy), None)
+        if found is not None:
+            self._parts[1, found[1]] = copy.phase
 
     def waited(self, lane: int, limit: int, read: bool) -> None:
         """The lane has waited for its groups below ``limit``; ``read``: for their sources only."""
-        done = [b for b in self._grouped.get(lane, ()) if b.group is not None and b.group < limit]
-        parts = {b.source for b in done} | (set() if read else {b.target for b in done})
-        if parts:
-            self.know.acquire(lane, Clock(bulk=frozenset(parts)))
-        if not read:
-            self._grouped[lane] = [b for b in self._grouped.get(lane, ()) if b not in done]
+        threads = self._lanes.get(int(self.know.globally(np.array([lane]))[0]))
+        if threads is not None and limit > 0:
+            done = dict.fromkeys(threads[:1] if read else threads, limit)
+            self.know.acquire(lane, Clock(groups=done))
 
     def unknown(self, part: Array, lanes: Array) -> BoolArray:
         """Which parts the lanes of the wave do not know to be complete."""
+        threads, groups = self._parts[:, part]
         out: BoolArray = np.ones(len(part), bool)
-        for k, (number, lane) in enumerate(zip(part, lanes, strict=True)):
-            clock = self.know.extra[lane]
-            out[k] = clock is None or int(number) not in clock.bulk
+        pairs = zip(threads.tolist(), groups.tolist(), self.know.extra[lanes], strict=True)
+        for k, (thread, group, clock) in enumerate(pairs):
+            out[k] = clock is None or group >= clock.groups.get(thread, 0)
         return out
 
 
 class ProxyFences:
     """fence.proxy.async: which writes through the generic proxy bulk copies may see."""
 
-    def __init__(self, know: Knowledge) -> None:
-        self.know = know
+    def __init__(self) -> None:
+        #: times of the fences, by global lane
         self._own: dict[int, list[int]] = {}
-        #: by CTA of the wave
-        self._all: dict[int, list[tuple[int, int, Clock]]] = {}
+        #: by CTA and global lane: the times of fences, and what the lane knew
+        self._all: dict[int, dict[int, tuple[list[int], list[Clock]]]] = {}
+
+    def begin(self, know: Knowledge) -> None:
+        """A new wave; what was fenced in earlier ones stays so."""
+        self.know = know
 
     def fence(self, lanes: Array) -> None:
         """Lanes fence; what they write later is not covered."""
-        for lane in map(int, lanes):
-            self._own.setdefault(lane, []).append(int(self.know.times(np.array([lane]))[0]))
-        first = lanes[np.r_[True, lanes[1:] >> 5 != lanes[:-1] >> 5]] if len(lanes) else lanes
-        for lane in map(int, first):
-            time = int(self.know.times(np.array([lane]))[0])
-            kept = self._all.setdefault(lane // self.know.per, [])
-            kept.append((lane, time, self.know.clock(lane)))
-            del kept[:-_FENCES]
+        owners = self.know.globally(lanes)
+        times = self.know.times(lanes)
+        for owner, time in zip(owners.tolist(), times.tolist(), strict=True):
+            self._own.setdefault(owner, []).append(time)
+        first = np.r_[True, lanes[1:] >> 5 != lanes[:-1] >> 5] if len(lanes) else lanes
+        for k in np.flatnonzero(first):
+            owner = int(owners[k])
+            by_lane = self._all.setdefault(owner // self.know.per, {})
+            when, clocks = by_lane.setdefault(owner, ([], []))
+            when.append(int(times[k]))
+            clocks.append(self.know.clock(int(lanes[k])))
         self.know.tick(lanes)
 
     def missing(self, owner: Array, time: Array, lane: int) -> BoolArray:
@@ -161,16 +208,19 @@ class ProxyFences:
         return out
 
     def _covered(self, owner: int, time: int, lane: int) -> bool:
-        base = int(self.know.globally(np.array([lane]))[0]) - lane
-        for when in self._own.get(owner - base, ()):
-            if when >= time and self._known(owner, when, lane):
-                return True
+        """Of the fences of one lane that cover a write, the first is the one to be known most."""
+        own = self._own.get(owner, [])
+        at = bisect_left(own, time)
+        if at < len(own) and self._known(owner, own[at], lane):
+            return True
         per = self.know.per
-        return any(
-            clock.knows(owner, time) and self._known(fencer + base, when, lane)
-            for cta in {lane // per, (owner - base) // per}
-            for fencer, when, clock in self._all.get(cta, ())
-        )
+        here = int(self.know.globally(np.array([lane]))[0]) // per
+        for cta in {here, owner // per}:
+            for fencer, (when, clocks) in self._all.get(cta, {}).items():
+                at = bisect_left(clocks, True, key=lambda c: c.knows(owner, time))
+                if at < len(when) and self._known(fencer, when[at], lane):
+                    return True
+        return False
 
     def _known(self, owner: int, time: int, lane: int) -> bool:
         one = np.array([owner]), np.array([time]), np.array([lane])

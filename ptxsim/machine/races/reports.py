@@ -12,7 +12,7 @@ from ...isa.protocol import Array, Site
 from .accesses import Conflict
 from .clocks import Knowledge
 from .copies import AsyncGroups
-from .shadow import ASYNC, BULK
+from .shadow import LANDED
 
 if TYPE_CHECKING:
     from ..wave import Wave
@@ -85,21 +85,47 @@ class Reports:
         self.race(c, Severity.WARNING)
 
     def race(self, c: Conflict, severity: Severity = Severity.ERROR) -> None:
-        """Two accesses that nothing orders."""
+        """Two accesses that nothing orders.
+
+        It is one of an asynchronous copy if one of them is such a copy: this run may have done
+        either of the two first, and what the copy does when is not for the run to say.
+        """
         assert c.old is not None
-        new, first = c.new, c.first
-        pending = self.copies.pending(c.old.lane, c.old.time, c.old.kind) | (c.old.kind == BULK)
+        if c.old.kind[0] >= LANDED:
+            self._copied(c, severity)
+        elif c.new.kind >= LANDED:
+            self._copies(c, severity)
+        else:
+            self._plain(c, severity)
+
+    def _copied(self, c: Conflict, severity: Severity) -> None:
+        """An access to what an earlier copy reads or writes."""
+        assert c.old is not None
+        new, old = c.new, c.old
         verb = "writes" if new.writes else "reads"
-        if pending.any() or (new.kind >= ASYNC and (c.old.kind >= ASYNC).any()):
-            done = "read" if new.writes and not c.old_writes else "completed"
-            self.say(
-                "async-race", c,
-                f"'{new.site.text}' {verb} what an asynchronous copy of line {first.line} may not"
-                f" have {done} yet",
-                self.copies.cure(c.old.lane, c.old.time, pending & (c.old.kind == ASYNC)),
-                severity,
-            )  # fmt: skip
-            return
+        done = "read" if new.writes and not c.old_writes else "completed"
+        cure = self.copies.cure(old.lane, old.time, old.kind, new.kind >= LANDED)
+        self.say(
+            "async-race", c,
+            f"'{new.site.text}' {verb} what an asynchronous copy of line {c.first.line} may not"
+            f" have {done} yet",
+            cure or self._cure(c), severity,
+        )  # fmt: skip
+
+    def _copies(self, c: Conflict, severity: Severity) -> None:
+        """A copy of or to what another instruction has accessed."""
+        new, first = c.new, c.first
+        verb, old = ("writes" if w else "reads" for w in (new.writes, c.old_writes))
+        self.say(
+            "async-race", c,
+            f"the asynchronous copy of '{new.site.text}' {verb} what '{first.text}' at line"
+            f" {first.line} {old}, in no order",
+            self._cure(c), severity,
+        )  # fmt: skip
+
+    def _plain(self, c: Conflict, severity: Severity) -> None:
+        new, first = c.new, c.first
+        verb = "writes" if new.writes else "reads"
         old = "write" if c.old_writes else "read"
         self.say(
             f"race-{new.space}", c,

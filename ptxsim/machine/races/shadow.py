@@ -1,7 +1,7 @@
 """Records of accesses: for every granule of a memory the last writes and reads that still matter.
 
 A record is 64 bits: the global lane, the time of its warp, how it was made, its scope and size.  An
-asynchronous record has the number of its group or copy in place of a time, and is marked so that no
+asynchronous record has the number of its issue or copy in place of a time, and is marked so that no
 comparison of times takes it for known.  A granule is the smallest element that the program accesses
 in the memory, so every access covers whole granules.
 
@@ -25,32 +25,42 @@ __all__ = [
     "ATOMIC",
     "BULK",
     "KIND_BITS",
+    "LANDED",
     "LANE_BITS",
     "MAX_LANES",
     "STRONG",
     "WEAK",
+    "WRITTEN",
     "Fields",
     "Shadow",
     "fields",
     "pack",
 ]
 
-#: How a record was made.
-WEAK, STRONG, ATOMIC, ASYNC, BULK = range(5)
+#: How a record was made.  LANDED is a copy of cp.async in an earlier wave, with the time at which
+#: its thread had waited for it.
+WEAK, STRONG, ATOMIC, LANDED, ASYNC, BULK = range(6)
 
 _LANE, _TIME, _KIND, _SCOPE = 36, 12, 9, 7
 #: Where the lane of a record begins, and the bits that say how it was made.
 LANE_BITS, KIND_BITS = _LANE, (1 << _TIME) - 1
 _TIME_MASK = np.uint64((1 << 24) - 1)
-#: In the place of the time: this record is of a group or copy.
+#: In the place of the time: this record is of an issue of cp.async or a bulk copy.
 _MARK = 1 << 23
 MAX_LANES = 1 << 28
+#: Set in the ``matrix`` of a record of a write.
+WRITTEN = 4
 
 
-def pack(lane: Array, time: Array | int, kind: int, scope: int = 0, size: int = 0) -> Array:
-    """Records of global lanes; ``size`` is the logarithm of the bytes of the element."""
+def pack(
+    lane: Array, time: Array | int, kind: int, scope: int = 0, size: int = 0, matrix: int = 0
+) -> Array:
+    """Records of global lanes; ``size`` is the logarithm of the bytes of the element.
+
+    ``matrix`` is what ``MemoryOrder.matrix`` says, together with WRITTEN if it is a write.
+    """
     time = np.minimum(time, _MARK - 1) | (_MARK if kind >= ASYNC else 0)
-    low = kind << _KIND | scope << _SCOPE | size << 4 | 1
+    low = kind << _KIND | scope << _SCOPE | size << 4 | matrix << 1 | 1
     out: Array = (
         (lane.astype(np.uint64) << np.uint64(_LANE))
         | (np.asarray(time).astype(np.uint64) << np.uint64(_TIME))
@@ -68,6 +78,7 @@ class Fields:
     kind: Array
     scope: Array
     size: Array
+    matrix: Array
 
 
 def fields(records: Array) -> Fields:
@@ -80,7 +91,21 @@ def fields(records: Array) -> Fields:
         kind,
         ((records >> np.uint64(_SCOPE)) & np.uint64(3)).astype(np.int64),
         ((records >> np.uint64(4)) & np.uint64(7)).astype(np.int64),
+        ((records >> np.uint64(1)) & np.uint64(7)).astype(np.int64),
     )
+
+
+def _settled(
+    kept: dict[tuple[bool, int, int], tuple[int, int]], done: Callable[[Array, Array], Array]
+) -> dict[tuple[bool, int, int], tuple[int, int]]:
+    out = {}
+    for (writes, lane, how), (record, site) in kept.items():
+        f = fields(np.array([record], np.uint64))
+        if f.kind[0] == ASYNC and done(f.lane, f.time)[0]:
+            record = int(pack(f.lane, done(f.lane, f.time), LANDED, 0, 2)[0])
+            how = record & KIND_BITS
+        out[writes, lane, how] = record, site
+    return out
 
 
 def raw_times(records: Array) -> Array:
@@ -159,13 +184,19 @@ class Shadow:
             self._strong.forget(at)
 
     def settle(self, done: Callable[[Array, Array], Array]) -> None:
-        """A wave has ended: its copies count as accesses at the times when they were waited for."""
+        """A wave has ended: its copies count as accesses at the times when they were waited for.
+
+        Those that were not waited for (0) stay as they are.
+        """
         for slot in (*self.writes, *self.reads):
             kinds = (slot.records >> np.uint64(_KIND)) & np.uint64(7)
             at = np.flatnonzero(kinds == ASYNC)
             if len(at):
                 f = fields(slot.records[at])
-                slot.records[at] = pack(f.lane, done(f.lane, f.time), WEAK, 0, 2)
+                times = done(f.lane, f.time)
+                slot.records[at[times > 0]] = pack(f.lane, times, LANDED, 0, 2)[times > 0]
+        for place, kept in self.more.items():
+            self.more[place] = _settled(kept, done)
 
     def grow(self, size: int) -> None:
         """Cover ``size`` bytes."""
