@@ -18,6 +18,7 @@ from typing import Literal, TypeAlias
 from ptxsim.errors import UsageError
 
 from ..dispatch import Decline, Declined
+from .check import check
 from .context import Context
 from .indexing import Point, reduces
 from .integers import Expr, Int, Symbol, expr, maximum, multiple, symbols
@@ -76,6 +77,7 @@ def lower(fusion: Fusion, scheme: Scheme = Scheme()) -> Program:
 
     :class:`UsageError` for schedules that make no sense.
     """
+    check(fusion)
     return _Nest(fusion, scheme).program()
 
 

@@ -199,6 +199,11 @@ class Statements:
 
     def limits(self, t: Tensor, point: Point) -> Iterator[_Limit]:
         """The tests that an element of a tensor's domain must pass, without the provable ones."""
+        yield from self._elements(t, point)
+        yield from self._threads(t)
+
+    def _elements(self, t: Tensor, point: Point) -> Iterator[_Limit]:
+        """The tests that an element exists."""
         became = derivation(t)
         implied = {a for outer in point.parts for a in ancestors(outer)}
         for source, (outer, inner) in became.items():
@@ -216,7 +221,6 @@ class Statements:
             mine = self.axes & {outer, *self._within(t, source)}
             why = Why.AXIS if mine else Why.BOUND
             yield from self._limit(self.value(t, source, point), source.extent, why, source)
-        yield from self._threads(t)
 
     def _within(self, t: Tensor, source: Axis) -> set[Axis]:
         """The axes that were made from one."""
@@ -228,6 +232,7 @@ class Statements:
         return made
 
     def _threads(self, t: Tensor) -> Iterator[_Limit]:
+        """The tests that a thread has an element; where none is its own the first one has it."""
         for how, count in self.block.items():
             axis = next((a for a, p in t.parallel.items() if p is how), None)
             if axis is not None:
@@ -265,19 +270,29 @@ class Statements:
             return [Mma(out, sources[0], sources[1], made.instruction)]
         direct = any(s.memory is Memory.GLOBAL for s in t.sources)
         if isinstance(made, Pointwise):
-            guard = self.guard(self.limits(t, point)) if direct else ()
+            guard = self.guard(self.limits(t, point) if direct else self._present(t))
             return [Compute(made.op, out, sources, guard)]
         safe = made.op == "add" and all(map(self.zeroed, t.sources))
-        guard = self.guard(self._summed(t, point, direct)) if direct or not safe else ()
+        summed = self._summed(t, point, direct) if direct or not safe else self._present(t)
+        guard = self.guard(summed)
         if len(sources) == 2:
             return [Compute("fma", out, (*sources, out), guard)]
         return [Compute(made.op, out, (out, *sources), guard)]
 
+    def _present(self, t: Tensor) -> Iterator[_Limit]:
+        """The tests of a statement in shared memory: some threads may have no part of a tile."""
+        if Memory.SHARED in (t.memory, *(s.memory for s in t.sources)):
+            yield from self._threads(t)
+
     def _summed(self, t: Tensor, point: Point, direct: bool) -> Iterator[_Limit]:
         """The tests of a reduction; without reads of global memory those of reduced axes do."""
-        for limit in self.limits(t, point):
-            if direct or (limit.axis is not None and reduces(t, limit.axis)):
+        if direct:
+            yield from self.limits(t, point)
+            return
+        for limit in self._elements(t, point):
+            if limit.axis is not None and reduces(t, limit.axis):
                 yield limit
+        yield from self._present(t)
 
     def zeroed(self, t: Tensor) -> bool:
         """Whether a tensor has zeros where its tile has no elements."""
@@ -320,7 +335,7 @@ class Statements:
         if width > 1:
             self._check_vector(t, vector, (out, source), width)
         if Memory.GLOBAL not in (t.memory, s.memory):
-            return Copy(out, source, width)
+            return Copy(out, source, width, guard=self.guard(self._present(t)))
         limits = list(self.limits(t, point))
         if t.memory is Memory.SHARED and self.fill == "zfill":
             zero = self._zero(limits, vector, width)
