@@ -213,14 +213,16 @@ class Statements:
             if part is not Peel.NONE:
                 limit = self.residues[outer].limit(self.value(t, outer, point), part)
                 if limit is not None:
-                    yield from self._limit(self.value(t, inner, point), limit, Why.AXIS, inner)
+                    value = self.value(t, inner, point)
+                    yield from self._limit(value, limit, Why.AXIS, inner, self._reach(t, inner))
                 continue
             whole = self.context.divides(inner.fixed, source.extent) and outer not in self.beyond
             if source in implied or whole:
                 continue
             mine = self.axes & {outer, *self._within(t, source)}
             why = Why.AXIS if mine else Why.BOUND
-            yield from self._limit(self.value(t, source, point), source.extent, why, source)
+            value, reach = self.value(t, source, point), self._reach(t, source)
+            yield from self._limit(value, source.extent, why, source, reach)
 
     def _within(self, t: Tensor, source: Axis) -> set[Axis]:
         """The axes that were made from one."""
@@ -240,8 +242,16 @@ class Statements:
             elif t.memory is not Memory.LOCAL and count > 1:
                 yield from self._limit(Symbol(how.value), Int(1), Why.BOUND, None)
 
-    def _limit(self, value: Expr, limit: Expr, why: Why, axis: Axis | None) -> Iterator[_Limit]:
-        if self.context.decided(value < limit) is not True:
+    def _reach(self, t: Tensor, axis: Axis) -> int:
+        """How many values of an axis a statement covers: several if a vector lies along it."""
+        width, vector = _width(t)
+        return width if vector is not None and axis in (vector, *ancestors(vector)) else 1
+
+    def _limit(
+        self, value: Expr, limit: Expr, why: Why, axis: Axis | None, reach: int = 1
+    ) -> Iterator[_Limit]:
+        """A test of the first element, unless the last one is known to exist."""
+        if self.context.decided(value + (reach - 1) < limit) is not True:
             yield _Limit(value, limit, why, axis)
 
     def condition(self, value: Expr, why: Why) -> Expr:
