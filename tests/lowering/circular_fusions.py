@@ -149,23 +149,31 @@ def merged_sum(
     return fusion
 
 
-def batched_sum(batches: Expr | int, k: Expr | int, slots: int, *, tile: int = 8) -> Fusion:
-    """A serial loop around the pipeline: one CTA sums the rows of one matrix after another."""
-    fusion = Fusion("batched")
-    x = fusion.input("x", "f32", {"b": batches, "m": 8, "k": k})
+def crossed_sum(
+    k: Expr | int, slots: int, *, batches: Expr | int | None = None, tile: int = 8, rows: int = 8,
+    op: str = "add", around: Parallel = Parallel.SERIAL,
+) -> Fusion:  # fmt: skip
+    """Row sums in one CTA; threads copy columns, so that each reads what others have copied.
+
+    With ``batches`` a loop is around the pipeline: one matrix after another.
+    """
+    fusion = Fusion("crossed")
+    outer = {} if batches is None else {"b": batches}
+    x = fusion.input("x", "f32", {**outer, "m": rows, "k": k})
     x_s = fusion.copy("x_s", x, Memory.SHARED, "ca")
-    acc = fusion.reduce("add", x_s, over=["k"], name="acc")
+    acc = fusion.reduce(op, x_s, over=["k"], name="acc")
     y = fusion.output("y", acc)
     for t in (x_s, acc):
         t.split("k", tile)
-        t.reorder("b", "k.o", "m", "k.i")
-    # rows are copied by other threads than those that sum them
-    x_s.reorder("b", "k.o", "k.i", "m")
+    x_s.reorder(*outer, "k.o", "m", "k.i")
     x_s.parallelize("k.i", Parallel.TIDX)
+    acc.reorder(*outer, "k.o", "m", "k.i")
     for t in (acc, y):
         t.parallelize("m", Parallel.TIDX)
-    acc.inline_at(y, 1)
-    x_s.inline_at(acc, 2)
+        if outer and around is not Parallel.SERIAL:
+            t.parallelize("b", around)
+    acc.inline_at(y, len(outer))
+    x_s.inline_at(acc, len(outer) + 1)
     x_s.circular_buffer(slots)
     acc.peel("k.o")
     return fusion
