@@ -42,7 +42,7 @@ from .loops import (
 )
 from .peel import Residue, plan
 from .statements import Statements
-from .tensors import Axis, Copied, Fusion, Tensor
+from .tensors import Axis, Copied, Fusion, Split, Tensor
 
 __all__ = ["Scheme", "lower"]
 
@@ -379,12 +379,17 @@ class _Nest:
         commit: list[Node] = [Commit()] if copies else []
         wait: list[Node] = [Wait(slots - 2)] if copies else []
         nodes: list[Node] = []
-        self.make.beyond = frozenset({axis} if masked else ())
+        # elements of a tile that does not exist fail the tests of what was split into tiles
+        outer = isinstance(axis.origin, Split) and axis.origin.part == "outer"
+        itself = masked and outer and not peeled
+        self.make.beyond = frozenset({axis} if itself else ())
         self.context.serial += 1
         for s in range(ahead):
             part = Peel.STEADY if s else Peel.RESIDUE
             loads = [*self._clear(axis, load, Int(s), part), *load(Int(s), part)]
-            if s if peeled else not masked:
+            # the residue tile has its own test, unless there is no tile at all
+            empty = self.context.decided(expr(0) < tiles) is False
+            if s > 0 or empty if peeled else not itself:
                 loads = self._where(expr(s) < tiles, loads)
             nodes += [*loads, *commit]
         nodes += self._clear(axis, load, Int(ahead), Peel.STEADY)
@@ -392,7 +397,8 @@ class _Nest:
         nodes += [*wait, BlockSync()]
 
         def main(i: Expr) -> list[Node]:
-            loads = self._ahead(i + ahead, tiles, load) if masked else load(i + ahead, Peel.STEADY)
+            plain = itself or not masked
+            loads = load(i + ahead, Peel.STEADY) if plain else self._ahead(i + ahead, tiles, load)
             return [*loads, *commit, *use(i, mixed), *wait, BlockSync()]
 
         def drain(i: Expr) -> list[Node]:
@@ -407,11 +413,8 @@ class _Nest:
         return nodes + ([BlockSync()] if around else [])
 
     def _ahead(self, tile: Expr, tiles: Expr, load: _Part) -> list[Node]:
-        """Loads of a tile that may not exist."""
-        exists = tile < tiles
-        if not self.residues:
-            return load(tile, Peel.NONE)
-        name = self.context.condition(exists, Why.UNIFORM)
+        """Loads of a tile that may not exist, under a test of that."""
+        name = self.context.condition(tile < tiles, Why.UNIFORM)
         self.make.exists = (Test(name, Why.UNIFORM),)
         loads = load(tile, Peel.STEADY)
         self.make.exists = ()

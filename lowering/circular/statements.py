@@ -331,8 +331,8 @@ class Statements:
         """Whether a limit is one of the tile: of threads or vectors that have no part of it."""
         if limit.axis is None:
             return True
-        tile = set(self.layout(t))
-        return limit.why is Why.BOUND and bool(tile & {limit.axis, *ancestors(limit.axis)})
+        tile = set(self.layout(t)) & {limit.axis, *ancestors(limit.axis)}
+        return limit.limit == limit.axis.extent and bool(tile)
 
     def _copied(self, t: Tensor, made: Copied, point: Point) -> Node:
         s = made.source
@@ -348,8 +348,10 @@ class Statements:
             return Copy(out, source, width, guard=self.guard(self._present(t)))
         limits = list(self.limits(t, point))
         if t.memory is Memory.SHARED and self.fill == "zfill":
-            zero = self._zero(limits, vector, width)
-            return Copy(out, source, width, made.cache, self.exists, zero)
+            tile = [limit for limit in limits if self._inside(t, limit)]
+            guard = (*self.exists, *self.guard(iter(tile)))
+            zero = self._zero([m for m in limits if m not in tile], vector, width)
+            return Copy(out, source, width, made.cache, guard, zero)
         for limit in limits:
             self._check_whole(t, limit, vector, width)
         guard = (*self.exists, *self.guard(iter(limits)))

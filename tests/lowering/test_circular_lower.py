@@ -30,7 +30,7 @@ from circular_fusions import (
     two_axes,
 )
 
-from lowering.circular.integers import Symbol
+from lowering.circular.integers import Int, Symbol
 from lowering.circular.interpret import interpret
 from lowering.circular.loops import (
     Block,
@@ -362,7 +362,7 @@ def test_partitions(k: int) -> None:
 
 
 def test_max_of_negative_elements() -> None:
-    for scheme in SCHEMES:
+    for scheme in SCHEMES[::5]:
         made = case(row_sum(6, 45, op="max", rows=4), scheme, low=-9, high=-1)
         assert interpreted(made).arrays["y"].max() < 0
     simulated(made)
@@ -453,7 +453,7 @@ def test_symbolic_and_static_sizes_do_the_same(scheme: Scheme) -> None:
             assert run.arrays["y"].tolist() == runs[0].arrays["y"].tolist()
 
 
-@pytest.mark.parametrize("k", [16, 48, 160])
+@pytest.mark.parametrize("k", [16, 48])
 def test_multiples_of_the_tile_have_no_test_of_the_axis(k: int) -> None:
     for scheme in (ON, OFF, Scheme("aligned"), Scheme("on", tail="masked")):
         made = case(row_sum(6, k, rows=4), scheme)
@@ -476,7 +476,7 @@ def test_tests_of_the_axis_are_those_of_one_tile() -> None:
 
 
 def test_a_serial_loop_around_the_pipeline_b6() -> None:
-    for count, scheme, slots in itertools.product((2, 5), SCHEMES[::3], (1, 2, 3, 4)):
+    for count, scheme, slots in itertools.product((2, 5), SCHEMES[1::5], (1, 2, 4)):
         made = case(crossed_sum(K, slots, batches=B), scheme, B=count, K=21)
         # no group is pending at exit, and none from one matrix to the next: the interpreter
         # refuses copies to where others are on their way
@@ -495,14 +495,15 @@ def test_an_unrolled_loop_around_the_pipeline(slots: int) -> None:
 
 @pytest.mark.parametrize("gap", [0, 3])
 def test_strided_and_expanded_batches(gap: int) -> None:
-    # batches with a gap, a permuted order, and a stride of 0: all read one matrix
-    for strides in ((8 * 21 + gap, 21, 1), (21, 63 + gap, 1), (1 + gap, 7 * (1 + gap), 56 + 8 * gap)):
+    # batches with a gap, a permuted order, columns that are not in a row
+    step = 1 + gap
+    for strides in ((8 * 21 + gap, 21, 1), (21, 63 + gap, 1), (step, 7 * step, 56 * step)):
         fusion = crossed_sum(21, 3, batches=3)
-        x = fusion.tensors[0]
-        x.strides = tuple(Symbol("x") * 0 + s for s in strides)
+        fusion.tensors[0].strides = tuple(map(Int, strides))
         interpreted(case(fusion))
+    # a stride of 0: all read one matrix
     fusion = crossed_sum(21, 3, batches=3)
-    fusion.tensors[0].strides = (Symbol("x") * 0, *fusion.tensors[0].strides[1:])
+    fusion.tensors[0].strides = (Int(0), *fusion.tensors[0].strides[1:])
     made = case(fusion)
     interpreted(made, reads=3)
     simulated(made)
@@ -510,7 +511,7 @@ def test_strided_and_expanded_batches(gap: int) -> None:
 
 def test_other_inputs_are_undefined_and_do_not_matter() -> None:
     # columns behind K and rows behind M are NaN in a padded array; none may reach a result
-    for scheme in SCHEMES:
+    for scheme in SCHEMES[::5]:
         made = case(row_sum(M, K, rows=4, strides=(64, 1)), scheme, M=6, K=45)
         assert np.isnan(made.arrays["x"]).sum() == 5 * (64 - 45)
         assert np.isfinite(interpreted(made).arrays["y"]).all()
@@ -566,7 +567,7 @@ def test_a_barrier_before_another_nest_loads_it_again() -> None:
 def test_stores_of_zeros_where_only_another_axis_is_peeled(slots: int) -> None:
     # tiles of columns are not peeled: the last one leaves out other elements than those before
     for tail in ("drain", "masked"):
-        fusion = two_axes(33, 77, slots)
+        fusion = two_axes(5, 21, slots, tile=4)
         fusion.tensors[2].peeled.clear()
         made = case(fusion, Scheme("on", "explicit", tail))  # type: ignore[arg-type]
         interpreted(made)
@@ -590,6 +591,8 @@ def _fewer(op: str) -> Fusion:
         found = fusion.reduce(op, x_s, over=["k"], name="found")
     for t in (found, fusion.output("y", found)):
         t.parallelize("m", Parallel.TIDX)
+        if "k" in [a.name for a in t.roots]:
+            t.parallelize("k", Parallel.UNROLL)
     return fusion
 
 
@@ -600,9 +603,10 @@ def test_threads_without_a_row_leave_shared_memory_alone(op: str) -> None:
 
 
 def test_more_threads_copy_than_add() -> None:
-    for scheme in SCHEMES:
+    for scheme in SCHEMES[::3]:
         interpreted(case(crossed_sum(K, 3, tile=16, rows=4), scheme, K=45))
-    _judged(case(crossed_sum(K, 3, tile=4, rows=16), K=45))
+        interpreted(case(crossed_sum(K, 3, tile=4, rows=16), scheme, K=13))
+    _judged(case(crossed_sum(K, 3, tile=4, rows=16), K=13))
 
 
 # --- vectors --------------------------------------------------------------------------------------
