@@ -46,7 +46,9 @@ def _reduction(t: Tensor) -> None:
         for made in (axis, *ancestors(axis)):
             origin = made.origin
             if isinstance(origin, Merge) and reduces(t, origin.outer) != reduces(t, origin.inner):
-                raise UsageError(f"{t.name} is reduced over only one part of the merged axis {made}")
+                raise UsageError(
+                    f"{t.name} is reduced over only one part of the merged axis {made}"
+                )
 
 
 def _owners(t: Tensor, source: Tensor) -> None:

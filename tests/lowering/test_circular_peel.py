@@ -309,9 +309,7 @@ def test_merged_parts_of_splits_are_not_peeled() -> None:  # P2
     y.split("n", 4)
     y.merge("m", "n.o", "all")
     outer, _ = y.split("all", 16)
-    assert _code(fusion, outer) == (
-        "merged-split: all is merged from n.o, a part of a split"
-    )
+    assert _code(fusion, outer) == ("merged-split: all is merged from n.o, a part of a split")
 
 
 def test_sizes_may_be_named_or_known() -> None:  # P4, P5
