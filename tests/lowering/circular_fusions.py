@@ -1,4 +1,4 @@
-"""Fusions with tiles of one axis, scheduled in the ways that the lowering must know, and their runs.
+"""Fusions over tiles of an axis, in the schedules that the lowering must know, and their runs.
 
 Inputs are small integers in f32, so that sums are exact in any order; what lies between their
 elements, and outputs before the launch, are NaN.
@@ -27,6 +27,7 @@ Array = NDArray[Any]
 Landing = Literal["early", "late"]
 LANDINGS: tuple[Landing, ...] = ("early", "late")
 
+DEFAULT = Scheme()
 SCHEMES: tuple[Scheme, ...] = tuple(
     Scheme(peel, fill, tail, predicate)  # type: ignore[arg-type]
     for peel, fill, tail, predicate in itertools.product(
@@ -243,7 +244,7 @@ def _places(t: Tensor, sizes: Mapping[str, int]) -> Array:
 
 
 def case(
-    fusion: Fusion, scheme: Scheme = Scheme(), *, program: Program | None = None, seed: int = 1,
+    fusion: Fusion, scheme: Scheme = DEFAULT, *, program: Program | None = None, seed: int = 1,
     low: int = -8, high: int = 9, **sizes: int,
 ) -> Case:  # fmt: skip
     """A fusion, lowered, with random arrays."""

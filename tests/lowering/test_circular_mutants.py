@@ -1,4 +1,4 @@
-"""Wrong loop nests: what is wrong with each is said by the interpreter and, of the kernel, by ptxsim.
+"""Wrong loop nests: the interpreter says what is wrong, and ptxsim says it of the kernel.
 
 Each is a lowered fusion with one statement changed: the defects that nvFuser's pipelines had, and
 what the order of waits, commits and barriers is there for.

@@ -19,9 +19,9 @@ X = Symbol("X")
 TILE, PLACE = Symbol("i"), Symbol("j")
 
 #: Extents and tiles: all ends of tiles up to three of them, and some primes.
-SAMPLE = sorted({(x, tile) for tile in (1, 2, 3, 7, 8, 16, 32, 40)
-                 for n in range(4) for x in (n * tile - 1, n * tile, n * tile + 1)
-                 if x >= 0} | {(x, tile) for x in (0, 1, 97, 199, 200) for tile in (5, 13, 16)})  # fmt: skip
+_ENDS = [(n * t + d, t) for t in (1, 2, 3, 7, 8, 16, 32, 40) for n in range(4) for d in (-1, 0, 1)]
+SAMPLE = sorted({(x, t) for x, t in _ENDS if x >= 0})
+SAMPLE += [(x, t) for x in (97, 199, 200) for t in (5, 13, 16)]
 EVERY = [(x, tile) for x in range(201) for tile in range(1, 41)]
 
 SMALL = pytest.param(SAMPLE, id="sample")
@@ -267,7 +267,7 @@ def test_an_axis_must_have_a_loop() -> None:  # U6
     assert _code(fusion, axis) == (
         "no-loop: k.o was split or merged after it was peeled: it has no loop"
     )
-    with pytest.raises(Declined, match="no-loop: k.o was split or merged"):
+    with pytest.raises(Declined, match=r"no-loop: k\.o was split or merged"):
         lower(fusion)
     # nothing is wrong with the schedule itself
     assert "k.o.o" in str(lower(fusion, Scheme("off")))
