@@ -213,16 +213,14 @@ class Statements:
             if part is not Peel.NONE:
                 limit = self.residues[outer].limit(self.value(t, outer, point), part)
                 if limit is not None:
-                    value = self.value(t, inner, point)
-                    yield from self._limit(value, limit, Why.AXIS, inner, self._reach(t, inner))
+                    yield from self._limit(t, self.value(t, inner, point), limit, Why.AXIS, inner)
                 continue
             whole = self.context.divides(inner.fixed, source.extent) and outer not in self.beyond
             if source in implied or whole:
                 continue
             mine = self.axes & {outer, *self._within(t, source)}
             why = Why.AXIS if mine else Why.BOUND
-            value, reach = self.value(t, source, point), self._reach(t, source)
-            yield from self._limit(value, source.extent, why, source, reach)
+            yield from self._limit(t, self.value(t, source, point), source.extent, why, source)
 
     def _within(self, t: Tensor, source: Axis) -> set[Axis]:
         """The axes that were made from one."""
@@ -238,21 +236,19 @@ class Statements:
         for how, count in self.block.items():
             axis = next((a for a, p in t.parallel.items() if p is how), None)
             if axis is not None:
-                yield from self._limit(Symbol(how.value), axis.extent, Why.BOUND, axis)
+                yield from self._limit(t, Symbol(how.value), axis.extent, Why.BOUND, axis)
             elif t.memory is not Memory.LOCAL and count > 1:
-                yield from self._limit(Symbol(how.value), Int(1), Why.BOUND, None)
-
-    def _reach(self, t: Tensor, axis: Axis) -> int:
-        """How many values of an axis a statement covers: several if a vector lies along it."""
-        width, vector = _width(t)
-        return width if vector is not None and axis in (vector, *ancestors(vector)) else 1
+                yield from self._limit(t, Symbol(how.value), Int(1), Why.BOUND, None)
 
     def _limit(
-        self, value: Expr, limit: Expr, why: Why, axis: Axis | None, reach: int = 1
+        self, t: Tensor, value: Expr, limit: Expr, why: Why, axis: Axis | None
     ) -> Iterator[_Limit]:
-        """A test of the first element, unless the last one is known to exist."""
-        if self.context.decided(value + (reach - 1) < limit) is not True:
-            yield _Limit(value, limit, why, axis)
+        """A test, unless all elements, of a vector too, are known to pass it."""
+        found = _Limit(value, limit, why, axis)
+        width, vector = _width(t)
+        last = width - 1 if self._along(found, vector) and not self._whole(found, width) else 0
+        if self.context.decided(value + last < limit) is not True:
+            yield found
 
     def condition(self, value: Expr, why: Why) -> Expr:
         """A condition, computed elsewhere if it is one of bounds or all of a thread are one."""
@@ -348,9 +344,10 @@ class Statements:
             return Copy(out, source, width, guard=self.guard(self._present(t)))
         limits = list(self.limits(t, point))
         if t.memory is Memory.SHARED and self.fill == "zfill":
-            tile = [limit for limit in limits if self._inside(t, limit)]
-            guard = (*self.exists, *self.guard(iter(tile)))
-            zero = self._zero([m for m in limits if m not in tile], vector, width)
+            # threads that have no part of the tile must not write zeros beside it
+            inside = [m for m in limits if self._inside(t, m)]
+            zero = self._zero([m for m in limits if m not in inside], vector, width)
+            guard = (*self.exists, *self.guard(iter(inside)))
             return Copy(out, source, width, made.cache, guard, zero)
         for limit in limits:
             self._check_whole(t, limit, vector, width)
