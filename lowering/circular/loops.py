@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 from ..layout import Swizzle
 from .integers import Expr, Int
@@ -174,6 +174,9 @@ class Access:
 @dataclass(frozen=True, slots=True)
 class Test:
     """A condition (not 0: true) and what it is for."""
+
+    #: the name is that of a test class for pytest
+    __test__: ClassVar[bool] = False
 
     condition: Expr
     why: Why

@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from ptxsim.errors import UsageError
 
 from ..dispatch import Decline, Declined
+from .check import check
 from .context import Context
 from .indexing import Point, reduces
 from .integers import Expr, Int, Symbol, expr, maximum, multiple, symbols
@@ -40,7 +42,7 @@ from .loops import (
 )
 from .peel import Residue, plan
 from .statements import Statements
-from .tensors import Axis, Copied, Fusion, Tensor
+from .tensors import Axis, Copied, Fusion, Split, Tensor
 
 __all__ = ["Scheme", "lower"]
 
@@ -75,6 +77,7 @@ def lower(fusion: Fusion, scheme: Scheme = Scheme()) -> Program:
 
     :class:`UsageError` for schedules that make no sense.
     """
+    check(fusion)
     return _Nest(fusion, scheme).program()
 
 
@@ -94,6 +97,12 @@ class _Nest:
             self.context.special(how.value, blocks)
         self.notes: list[str] = []
         self.clearing = False
+        #: tensors that have their zeros before the loop that loads them, not before each copy
+        self.cleared: set[Tensor] = set()
+        #: loops around, of any kind, whose body is executed or written out several times
+        self.repeats = 0
+        #: shared tensors that were loaded
+        self.loaded: set[Tensor] = set()
         self.residues: dict[Axis, Residue] = {}
         marked = {a for t in fusion.tensors for a in t.peeled}
         if scheme.peel != "off":
@@ -159,12 +168,13 @@ class _Nest:
     ) -> list[Node]:
         """The loops of a tensor from a depth on; ``done`` are producers that are there already."""
         nodes: list[Node] = []
-        shared = []
-        for producer in self._inlined(t, depth):
-            if producer.name not in done:
-                nodes += self._produced(producer, t, point)
-                if producer.memory is Memory.SHARED:
-                    shared.append(producer)
+        producers = [p for p in self._inlined(t, depth) if p.name not in done]
+        shared = {p for p in producers if p.memory is Memory.SHARED}
+        if shared & self.loaded and not self.repeats:
+            nodes.append(BlockSync())  # for another nest that has read it
+        for producer in producers:
+            nodes += self._produced(producer, t, point)
+        self.loaded |= shared
         if shared:
             nodes += [*self._landed(nodes), BlockSync()]
         if depth == len(t.leaf):
@@ -176,7 +186,7 @@ class _Nest:
         if axis == first:
             nodes += self._initial(t, depth, point)
         nodes += self._loops(t, depth, axis, point)
-        if shared and self.context.serial:
+        if shared and self.repeats:
             nodes.append(BlockSync())
         return nodes
 
@@ -184,13 +194,16 @@ class _Nest:
         if self.clearing:
             return [self.make.cleared(t, point)]
         nodes = self.make.statement(t, point)
-        if self.scheme.fill != "explicit" or self.residues or t.memory is not Memory.SHARED:
+        if self.scheme.fill != "explicit" or t in self.cleared or t.memory is not Memory.SHARED:
             return nodes
         return [self.make.cleared(t, point), *nodes]
 
-    def _clear(self, load: _Part, tile: Expr, part: Peel) -> list[Node]:
-        """Zeros for the tile that a copy of the residue will not fill, where stores make them."""
-        if self.scheme.fill != "explicit" or not self.residues:
+    def _clear(self, axis: Axis, load: _Part, tile: Expr, part: Peel) -> list[Node]:
+        """Zeros for a slot, where stores make them: no later tile leaves out more than the first.
+
+        Tiles of an axis that is not peeled have them before each copy.
+        """
+        if self.scheme.fill != "explicit" or axis not in self.residues:
             return []
         self.clearing = True
         nodes = load(tile, part)
@@ -250,13 +263,23 @@ class _Nest:
         first: Expr = Int(0)
         part = Peel.NONE
         if axis in self.residues:
-            inside = self.nest(t, depth + 1, point.at(axis, Int(0), Peel.RESIDUE))
+            with self._repeated():
+                inside = self.nest(t, depth + 1, point.at(axis, Int(0), Peel.RESIDUE))
             nodes += self._where(expr(0) < tiles, inside)
             first, part = Int(1), Peel.STEADY
         return nodes + self._serial(
             axis, first, tiles, Stage.NONE, part,
             lambda i: self.nest(t, depth + 1, point.at(axis, i, part)),
         )  # fmt: skip
+
+    @contextmanager
+    def _repeated(self) -> Iterator[None]:
+        """The body of a loop: what it has read in shared memory is loaded again."""
+        self.repeats += 1
+        try:
+            yield
+        finally:
+            self.repeats -= 1
 
     def _special(self, how: Parallel) -> Expr:
         """The number of the thread or CTA, where there are several."""
@@ -270,15 +293,16 @@ class _Nest:
         """An unrolled loop; written out where that takes tests out of a loop around it."""
         var = self.context.name(str(axis))
         state = self.context.state()
-        with self.context.scope(var, Int(0), axis.extent, serial=False):
+        with self._repeated(), self.context.scope(var, Int(0), axis.extent, serial=False):
             body = self.nest(t, depth + 1, point.at(axis, Symbol(var)))
             loop = Loop(var, Int(0), axis.extent, self.context.headed(body), Parallel.UNROLL)
         if var not in self.context.wanted:
             return [loop]
         self.context.restore(state)
         nodes: list[Node] = []
-        for i in range(axis.fixed):
-            nodes += self.nest(t, depth + 1, point.at(axis, Int(i)))
+        with self._repeated():
+            for i in range(axis.fixed):
+                nodes += self.nest(t, depth + 1, point.at(axis, Int(i)))
         return nodes
 
     def _serial(
@@ -288,7 +312,7 @@ class _Nest:
         if self.context.decided(start < stop) is False:
             return []
         var = self.context.name(str(axis))
-        with self.context.scope(var, start, stop, serial=True):
+        with self._repeated(), self.context.scope(var, start, stop, serial=True):
             inside = self.context.headed(body(Symbol(var)))
             return [Loop(var, start, stop, inside, Parallel.SERIAL, stage, part)]
 
@@ -309,7 +333,9 @@ class _Nest:
         if {p.slots for p in loaded} != {slots}:
             raise UsageError(f"the tensors loaded in the loop over {axis} differ in their slots")
         peeled = axis in self.residues
-        around = self.context.serial > 0
+        around = self.repeats > 0
+        if peeled:
+            self.cleared |= set(loaded)
 
         def load(i: Expr, part: Peel) -> list[Node]:
             inside = point.at(axis, i, part if peeled else Peel.NONE)
@@ -327,7 +353,7 @@ class _Nest:
         """One slot: load, wait, use."""
 
         def whole(i: Expr, part: Peel) -> list[Node]:
-            clear = self._clear(load, i, part) if part is Peel.RESIDUE else []
+            clear = self._clear(axis, load, i, part) if part is Peel.RESIDUE else []
             loads = [*clear, *load(i, part)]
             return [*loads, *self._landed(loads), BlockSync(), *use(i, part), BlockSync()]
 
@@ -353,20 +379,26 @@ class _Nest:
         commit: list[Node] = [Commit()] if copies else []
         wait: list[Node] = [Wait(slots - 2)] if copies else []
         nodes: list[Node] = []
-        self.make.beyond = frozenset({axis} if masked else ())
+        # elements of a tile that does not exist fail the tests of what was split into tiles
+        outer = isinstance(axis.origin, Split) and axis.origin.part == "outer"
+        itself = masked and outer and not peeled
+        self.make.beyond = frozenset({axis} if itself else ())
         self.context.serial += 1
         for s in range(ahead):
             part = Peel.STEADY if s else Peel.RESIDUE
-            loads = [*self._clear(load, Int(s), part), *load(Int(s), part)]
-            if s if peeled else not masked:
+            loads = [*self._clear(axis, load, Int(s), part), *load(Int(s), part)]
+            # the residue tile has its own test, unless there is no tile at all
+            empty = self.context.decided(expr(0) < tiles) is False
+            if s > 0 or empty if peeled else not itself:
                 loads = self._where(expr(s) < tiles, loads)
             nodes += [*loads, *commit]
-        nodes += self._clear(load, Int(ahead), Peel.STEADY)
+        nodes += self._clear(axis, load, Int(ahead), Peel.STEADY)
         self.context.serial -= 1
         nodes += [*wait, BlockSync()]
 
         def main(i: Expr) -> list[Node]:
-            loads = self._ahead(i + ahead, tiles, load) if masked else load(i + ahead, Peel.STEADY)
+            plain = itself or not masked
+            loads = load(i + ahead, Peel.STEADY) if plain else self._ahead(i + ahead, tiles, load)
             return [*loads, *commit, *use(i, mixed), *wait, BlockSync()]
 
         def drain(i: Expr) -> list[Node]:
@@ -381,11 +413,8 @@ class _Nest:
         return nodes + ([BlockSync()] if around else [])
 
     def _ahead(self, tile: Expr, tiles: Expr, load: _Part) -> list[Node]:
-        """Loads of a tile that may not exist."""
-        exists = tile < tiles
-        if not self.residues:
-            return load(tile, Peel.NONE)
-        name = self.context.condition(exists, Why.UNIFORM)
+        """Loads of a tile that may not exist, under a test of that."""
+        name = self.context.condition(tile < tiles, Why.UNIFORM)
         self.make.exists = (Test(name, Why.UNIFORM),)
         loads = load(tile, Peel.STEADY)
         self.make.exists = ()

@@ -84,6 +84,10 @@ def plan(
         return Decline("no-split", f"{outer} is made by no split: no inner tile has the residue")
     if origin.part != "outer":
         return Decline("inner", f"{outer} is the inner part of a split, whose extent is constant")
+    if not any(outer in tensor.leaf for tensor in fusion.tensors):
+        return Decline(
+            "no-loop", f"{outer} was split or merged after it was peeled: it has no loop"
+        )
     for tensor in fusion.tensors:
         how = tensor.parallel.get(outer, Parallel.SERIAL)
         if how is not Parallel.SERIAL:

@@ -199,6 +199,11 @@ class Statements:
 
     def limits(self, t: Tensor, point: Point) -> Iterator[_Limit]:
         """The tests that an element of a tensor's domain must pass, without the provable ones."""
+        yield from self._elements(t, point)
+        yield from self._threads(t)
+
+    def _elements(self, t: Tensor, point: Point) -> Iterator[_Limit]:
+        """The tests that an element exists."""
         became = derivation(t)
         implied = {a for outer in point.parts for a in ancestors(outer)}
         for source, (outer, inner) in became.items():
@@ -208,15 +213,14 @@ class Statements:
             if part is not Peel.NONE:
                 limit = self.residues[outer].limit(self.value(t, outer, point), part)
                 if limit is not None:
-                    yield from self._limit(self.value(t, inner, point), limit, Why.AXIS, inner)
+                    yield from self._limit(t, self.value(t, inner, point), limit, Why.AXIS, inner)
                 continue
             whole = self.context.divides(inner.fixed, source.extent) and outer not in self.beyond
             if source in implied or whole:
                 continue
             mine = self.axes & {outer, *self._within(t, source)}
             why = Why.AXIS if mine else Why.BOUND
-            yield from self._limit(self.value(t, source, point), source.extent, why, source)
-        yield from self._threads(t)
+            yield from self._limit(t, self.value(t, source, point), source.extent, why, source)
 
     def _within(self, t: Tensor, source: Axis) -> set[Axis]:
         """The axes that were made from one."""
@@ -228,16 +232,23 @@ class Statements:
         return made
 
     def _threads(self, t: Tensor) -> Iterator[_Limit]:
+        """The tests that a thread has an element; where none is its own the first one has it."""
         for how, count in self.block.items():
             axis = next((a for a, p in t.parallel.items() if p is how), None)
             if axis is not None:
-                yield from self._limit(Symbol(how.value), axis.extent, Why.BOUND, axis)
+                yield from self._limit(t, Symbol(how.value), axis.extent, Why.BOUND, axis)
             elif t.memory is not Memory.LOCAL and count > 1:
-                yield from self._limit(Symbol(how.value), Int(1), Why.BOUND, None)
+                yield from self._limit(t, Symbol(how.value), Int(1), Why.BOUND, None)
 
-    def _limit(self, value: Expr, limit: Expr, why: Why, axis: Axis | None) -> Iterator[_Limit]:
-        if self.context.decided(value < limit) is not True:
-            yield _Limit(value, limit, why, axis)
+    def _limit(
+        self, t: Tensor, value: Expr, limit: Expr, why: Why, axis: Axis | None
+    ) -> Iterator[_Limit]:
+        """A test, unless all elements, of a vector too, are known to pass it."""
+        found = _Limit(value, limit, why, axis)
+        width, vector = _width(t)
+        last = width - 1 if self._along(found, vector) and not self._whole(found, width) else 0
+        if self.context.decided(value + last < limit) is not True:
+            yield found
 
     def condition(self, value: Expr, why: Why) -> Expr:
         """A condition, computed elsewhere if it is one of bounds or all of a thread are one."""
@@ -265,19 +276,29 @@ class Statements:
             return [Mma(out, sources[0], sources[1], made.instruction)]
         direct = any(s.memory is Memory.GLOBAL for s in t.sources)
         if isinstance(made, Pointwise):
-            guard = self.guard(self.limits(t, point)) if direct else ()
+            guard = self.guard(self.limits(t, point) if direct else self._present(t))
             return [Compute(made.op, out, sources, guard)]
         safe = made.op == "add" and all(map(self.zeroed, t.sources))
-        guard = self.guard(self._summed(t, point, direct)) if direct or not safe else ()
+        summed = self._summed(t, point, direct) if direct or not safe else self._present(t)
+        guard = self.guard(summed)
         if len(sources) == 2:
             return [Compute("fma", out, (*sources, out), guard)]
         return [Compute(made.op, out, (out, *sources), guard)]
 
+    def _present(self, t: Tensor) -> Iterator[_Limit]:
+        """The tests of a statement in shared memory: some threads may have no part of a tile."""
+        if Memory.SHARED in (t.memory, *(s.memory for s in t.sources)):
+            yield from self._threads(t)
+
     def _summed(self, t: Tensor, point: Point, direct: bool) -> Iterator[_Limit]:
         """The tests of a reduction; without reads of global memory those of reduced axes do."""
-        for limit in self.limits(t, point):
-            if direct or (limit.axis is not None and reduces(t, limit.axis)):
+        if direct:
+            yield from self.limits(t, point)
+            return
+        for limit in self._elements(t, point):
+            if limit.axis is not None and reduces(t, limit.axis):
                 yield limit
+        yield from self._present(t)
 
     def zeroed(self, t: Tensor) -> bool:
         """Whether a tensor has zeros where its tile has no elements."""
@@ -306,8 +327,8 @@ class Statements:
         """Whether a limit is one of the tile: of threads or vectors that have no part of it."""
         if limit.axis is None:
             return True
-        tile = set(self.layout(t))
-        return limit.why is Why.BOUND and bool(tile & {limit.axis, *ancestors(limit.axis)})
+        tile = set(self.layout(t)) & {limit.axis, *ancestors(limit.axis)}
+        return limit.limit == limit.axis.extent and bool(tile)
 
     def _copied(self, t: Tensor, made: Copied, point: Point) -> Node:
         s = made.source
@@ -320,11 +341,14 @@ class Statements:
         if width > 1:
             self._check_vector(t, vector, (out, source), width)
         if Memory.GLOBAL not in (t.memory, s.memory):
-            return Copy(out, source, width)
+            return Copy(out, source, width, guard=self.guard(self._present(t)))
         limits = list(self.limits(t, point))
         if t.memory is Memory.SHARED and self.fill == "zfill":
-            zero = self._zero(limits, vector, width)
-            return Copy(out, source, width, made.cache, self.exists, zero)
+            # threads that have no part of the tile must not write zeros beside it
+            inside = [m for m in limits if self._inside(t, m)]
+            zero = self._zero([m for m in limits if m not in inside], vector, width)
+            guard = (*self.exists, *self.guard(iter(inside)))
+            return Copy(out, source, width, made.cache, guard, zero)
         for limit in limits:
             self._check_whole(t, limit, vector, width)
         guard = (*self.exists, *self.guard(iter(limits)))

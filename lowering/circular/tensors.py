@@ -195,6 +195,9 @@ class Tensor:
     def merge(self, first: Axis | str, second: Axis | str, name: str = "") -> Axis:
         """Merge two neighbouring leaf axes into one."""
         outer, inner = self.axis(first), self.axis(second)
+        for axis in (outer, inner):
+            if axis in self.parallel:
+                raise UsageError(f"{axis} is {self.parallel[axis].value} and cannot be merged")
         place = self.leaf.index(outer)
         if self.leaf[place + 1 : place + 2] != [inner]:
             raise UsageError(f"{outer} and {inner} are no neighbours in {self.name}; reorder first")
@@ -218,8 +221,11 @@ class Tensor:
         axis = self.axis(which)
         if how.thread or how in (Parallel.VECTORIZE, Parallel.UNROLL, Parallel.MMA):
             _ = axis.fixed
-        if (how.thread or how.block) and how in self.parallel.values():
-            raise UsageError(f"{self.name} has two axes on {how.value}; merge them")
+        if how is Parallel.VECTORIZE and not isinstance(self.definition, Copied):
+            raise UsageError(f"{self.name} is no copy: only copies move vectors")
+        if how.thread or how.block or how is Parallel.VECTORIZE:
+            if any(p is how for a, p in self.parallel.items() if a != axis):
+                raise UsageError(f"{self.name} has two axes on {how.value}; merge them")
         self.parallel[axis] = how
 
     def inline_at(self, consumer: Tensor, position: int) -> None:
@@ -230,6 +236,8 @@ class Tensor:
         """Give a shared tensor this many slots; loads run ``slots - 1`` tiles ahead."""
         if not 1 <= slots <= 6:
             raise UsageError(f"a circular buffer has 1 to 6 slots, not {slots}")
+        if self.memory is not Memory.SHARED or not isinstance(self.definition, Copied):
+            raise UsageError(f"{self.name} is no copy in shared memory: it has no slots")
         self.slots = slots
 
     def lay_out(self, *axes: Axis, pad: int = 0, swizzle: Swizzle | None = None) -> None:

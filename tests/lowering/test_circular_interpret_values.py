@@ -150,7 +150,7 @@ def test_products_of_halves_are_those_of_the_tensor_core(target: str) -> None:
     ("dtype", "array", "out", "shape"),
     [
         ("f16", np.float16, "f16", (16, 8, 8)),
-        ("f32", np.float32, "f32", (16, 8, 8)),
+        ("tf32", np.float32, "f32", (16, 8, 8)),
         ("tf32", np.float32, "f32", (16, 8, 4)),
         ("s8", np.int8, "s32", (16, 8, 32)),
         ("u8", np.uint8, "s32", (16, 8, 32)),
