@@ -323,8 +323,11 @@ class Statements:
             return Copy(out, source, width)
         limits = list(self.limits(t, point))
         if t.memory is Memory.SHARED and self.fill == "zfill":
-            zero = self._zero(limits, vector, width)
-            return Copy(out, source, width, made.cache, self.exists, zero)
+            # threads that have no part of the tile must not write zeros beside it
+            inside = [m for m in limits if self._inside(t, m)]
+            zero = self._zero([m for m in limits if m not in inside], vector, width)
+            guard = (*self.exists, *self.guard(iter(inside)))
+            return Copy(out, source, width, made.cache, guard, zero)
         for limit in limits:
             self._check_whole(t, limit, vector, width)
         guard = (*self.exists, *self.guard(iter(limits)))

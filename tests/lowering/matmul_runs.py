@@ -49,7 +49,7 @@ class Run:
     @property
     def faults(self) -> list[str]:
         """What is wrong: nothing, for a kernel that is right."""
-        found = [f.verdict for f in self.report.findings]
+        found = [f.class_ for f in self.report.findings]
         return found if self.equal else [*found, "another result"]
 
 
