@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,30 +54,34 @@ class Run:
 
 
 def run(
-    spec: Matmul, seed: int = 1, schedule: str = "default", tools: str = "all",
-    arrays: dict[str, Bits] | None = None,
+    spec: Matmul, seed: int = 1, *, schedule: str = "default", tools: str = "all", slack: int = 0,
+    lowered: Lowered | None = None, change: Callable[[str], str] = str,
 ) -> Run:  # fmt: skip
-    """Lower a product and launch it once on random operands."""
-    lowered = lower_matmul(spec)
-    arrays = arrays or operands(spec, seed)
+    """Launch a product once on random operands, with ``slack`` elements of poison behind them.
+
+    ``lowered`` is a kernel for sizes other than those of the launch; ``change`` edits its text.
+    """
+    lowered = lowered or lower_matmul(spec)
+    arrays = operands(spec, seed, slack)
     result = np.full(_span(spec, "c"), UNTOUCHED, np.uint32)
-    kernel = ptxsim.assemble(lowered.text()).kernel("matmul")
+    kernel = ptxsim.assemble(change(lowered.text())).kernel("matmul")
+    sizes = {name: spec.number(name.lower()) for name in lowered.program.sizes}
     report = kernel.launch(
-        grid=[value_of(count, lowered.sizes) for count in lowered.program.grid],
+        grid=[value_of(count, sizes) for count in lowered.program.grid],
         block=lowered.program.block,
-        args=[arrays["a"], arrays["b"], result, *map(np.uint32, lowered.sizes.values())],
+        args=[arrays["a"], arrays["b"], result, *map(np.uint32, sizes.values())],
         smem=lowered.kernel.dynamic_shared, tools=tools, schedule=schedule,
     )  # fmt: skip
     return Run(lowered, report, result, expected(spec, arrays))
 
 
-def operands(spec: Matmul, seed: int) -> dict[str, Bits]:
+def operands(spec: Matmul, seed: int, slack: int = 0) -> dict[str, Bits]:
     """Random elements, and poison between them and behind the last one."""
     rng = np.random.default_rng(seed)
     arrays = {}
     for operand in "ab":
         carrier = CARRIERS[spec.dtype]
-        flat = np.full(_span(spec, operand) + 64, POISON[spec.dtype], carrier)
+        flat = np.full(_span(spec, operand) + slack, POISON[spec.dtype], carrier)
         places = _places(spec, operand)
         flat[places] = elements(spec.dtype, rng, places.shape)
         arrays[operand] = flat
