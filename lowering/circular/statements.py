@@ -208,14 +208,14 @@ class Statements:
             if part is not Peel.NONE:
                 limit = self.residues[outer].limit(self.value(t, outer, point), part)
                 if limit is not None:
-                    yield from self._limit(self.value(t, inner, point), limit, Why.AXIS, inner)
+                    yield from self._limit(t, self.value(t, inner, point), limit, Why.AXIS, inner)
                 continue
             whole = self.context.divides(inner.fixed, source.extent) and outer not in self.beyond
             if source in implied or whole:
                 continue
             mine = self.axes & {outer, *self._within(t, source)}
             why = Why.AXIS if mine else Why.BOUND
-            yield from self._limit(self.value(t, source, point), source.extent, why, source)
+            yield from self._limit(t, self.value(t, source, point), source.extent, why, source)
         yield from self._threads(t)
 
     def _within(self, t: Tensor, source: Axis) -> set[Axis]:
@@ -231,13 +231,19 @@ class Statements:
         for how, count in self.block.items():
             axis = next((a for a, p in t.parallel.items() if p is how), None)
             if axis is not None:
-                yield from self._limit(Symbol(how.value), axis.extent, Why.BOUND, axis)
+                yield from self._limit(t, Symbol(how.value), axis.extent, Why.BOUND, axis)
             elif t.memory is not Memory.LOCAL and count > 1:
-                yield from self._limit(Symbol(how.value), Int(1), Why.BOUND, None)
+                yield from self._limit(t, Symbol(how.value), Int(1), Why.BOUND, None)
 
-    def _limit(self, value: Expr, limit: Expr, why: Why, axis: Axis | None) -> Iterator[_Limit]:
-        if self.context.decided(value < limit) is not True:
-            yield _Limit(value, limit, why, axis)
+    def _limit(
+        self, t: Tensor, value: Expr, limit: Expr, why: Why, axis: Axis | None
+    ) -> Iterator[_Limit]:
+        """A test, unless all elements, of a vector too, are known to pass it."""
+        found = _Limit(value, limit, why, axis)
+        width, vector = _width(t)
+        last = width - 1 if self._along(found, vector) and not self._whole(found, width) else 0
+        if self.context.decided(value + last < limit) is not True:
+            yield found
 
     def condition(self, value: Expr, why: Why) -> Expr:
         """A condition, computed elsewhere if it is one of bounds or all of a thread are one."""
@@ -379,7 +385,7 @@ class Statements:
                 continue
             size = width * size_of(buffer.dtype)
             reason = None
-            if buffer.strides[-1] != Int(1) or not self._last(t, vector, buffer):
+            if buffer.strides[-1] != Int(1) or not self._last(t, vector, buffer, width):
                 reason = Decline("stride", f"{width} elements of {buffer.name} are not in a row")
             elif buffer.align % size or not self.context.divides(width, access.offset):
                 reason = Decline(
@@ -389,7 +395,7 @@ class Statements:
             if reason is not None:
                 raise Declined(f"the copy to {t.name}", {f"{size} bytes": reason})
 
-    def _last(self, t: Tensor, vector: Axis | None, buffer: Buffer) -> bool:
+    def _last(self, t: Tensor, vector: Axis | None, buffer: Buffer, width: int) -> bool:
         """Whether the elements of a vector are those of the last axis of a buffer."""
         owner = next(o for o, b in self.buffers.items() if b is buffer)
         places = self._places(owner) if owner.memory is Memory.GLOBAL else self.layout(owner)
@@ -398,6 +404,10 @@ class Statements:
             origin = axis.origin
             if isinstance(origin, Split):
                 axis = origin.source if origin.part == "inner" else None
+            elif isinstance(origin, Merge) and origin.inner in places:
+                # vectors that begin at multiples of their width stay in a row of whole vectors
+                whole = self.context.divides(width, origin.inner.extent)
+                axis = origin.inner if whole else None
             else:
                 axis = self._inner_of(t, axis)
         return axis is not None
