@@ -149,9 +149,10 @@ def test_no_k(dtype: str, peel: str, symbolic: str) -> None:
 def test_fewer_tiles_than_slots(stages: int, peel: str) -> None:
     """Up to one tile; each element is read once by each CTA that needs it, and nothing else."""
     strides = {"a": (16, 1), "b": (16, 1)}
-    for k in (1, 2, 7, 8, 9, 15, 16):
-        spec = small("f16", k, peel, stages=stages, strides=strides, symbolic=frozenset("k"))
-        done = run(spec, k, tools="all,advice")
+    spec = small("f16", 16, peel, stages=stages, strides=strides, symbolic=frozenset("k"))
+    lowered = lower_matmul(spec)
+    for k in (1, 7, 8, 9, 16):
+        done = run(replace(spec, k=k), k, tools="all,advice", lowered=lowered)
         assert done.faults == []
         if done.report.counters["cp.async.threads"]:
             assert done.report.counters["cp.async.bytes_read"] == 2 * k * 2 * (45 + 38)
@@ -164,7 +165,7 @@ def test_residues(tile_k: int, peel: str) -> None:
     wide = {"a": (72, 1), "b": (72, 1)}
     spec = small("f16", 64, peel, tile=(32, 32, tile_k), strides=wide, symbolic=frozenset("k"))
     lowered = lower_matmul(spec)
-    for k in (0, 1, 7, 8, 9, 15, 16, 17, 31, 32, 33, 45, 48, 63, 64, 65):
+    for k in (0, 1, 8, 15, 16, 17, 31, 32, 33, 45, 64, 65):
         assert run(replace(spec, k=k), k, lowered=lowered).faults == []
 
 
