@@ -27,7 +27,7 @@ __all__ = ["Lowered", "lower_matmul"]
 _SCHEMES = {
     "off": Scheme("off"), "on": Scheme("on"), "aligned": Scheme("aligned"),
 }  # fmt: skip
-#: Tiles of a timeline that is printed whole.
+#: Iterations of a timeline that is printed.
 _ROWS = 8
 
 
@@ -64,9 +64,9 @@ class Lowered:
         tiles = -(-math.prod(_ks(spec)) // spec.tile[2])
         if spec.stages == 1 or not spec.asynchronous:
             return
-        shown = min(tiles, _ROWS)
-        yield f"timeline of {shown} of {tiles} tiles (L load, C commit, W wait, B barrier, M use):"
-        lines = timeline(spec.stages, shown)
+        peeled = spec.scheme.peel != "off"
+        yield f"timeline of {tiles} tiles (L load, C commit, W wait, B barrier, M use):"
+        lines = timeline(spec.stages, tiles, peeled=peeled, rows=max(_ROWS, 2 * spec.stages))
         yield from (f"  {line}" for line in (lines.prolog, *lines.iterations))
         yield ""
 

@@ -129,7 +129,7 @@ class Matmul:
         limit = shared_limit(target)
         if needed > limit:
             raise UsageError(
-                f"{self.stages} slots of a tile of {'x'.join(map(str, self.tile))} take {needed} "
+                f"{self.stages} slot{'s' * (self.stages > 1)} of a tile of {'x'.join(map(str, self.tile))} take {needed} "
                 f"bytes of shared memory; a CTA of {self.target} has at most {limit}"
             )
 
