@@ -178,10 +178,13 @@ def _random(dtype: str, seed: int) -> str:
 
 
 def _span(spec: Matmul, operand: str, sizes: dict[str, int]) -> int:
-    """Elements from the first to the last one of an operand."""
+    """Elements from the first to the last one of an operand; one where it has none.
+
+    No launch has an array of no elements.
+    """
     tensor = next(t for t in schedule(spec).tensors if t.name == operand)
     extents = [evaluate(axis.extent, sizes) for axis in tensor.roots]
     if 0 in extents:
-        return 0
+        return 1
     strides = [evaluate(stride, sizes) for stride in tensor.strides]
     return 1 + sum((e - 1) * s for e, s in zip(extents, strides, strict=True))

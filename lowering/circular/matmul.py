@@ -139,9 +139,7 @@ class Matmul:
         deep = self.batch or 1 if self.batch_loop == "grid" else 1
         for axis, count in (("y", rows), ("z", max(deep, self.split_k))):
             if count > MAX_CTAS:
-                raise UsageError(
-                    f"{count} CTAs along {axis}; a grid has at most {MAX_CTAS} there"
-                )
+                raise UsageError(f"{count} CTAs along {axis}; a grid has at most {MAX_CTAS} there")
 
     @property
     def _ks(self) -> tuple[int, ...]:

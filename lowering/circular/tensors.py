@@ -28,7 +28,17 @@ from ..layout import Swizzle
 from .integers import Expr, Int, Symbol, ceil_div, expr
 from .loops import Memory, Parallel
 
-__all__ = ["Axis", "Became", "Copied", "Definition", "Fusion", "Joined", "Merge", "Mma", "Pointwise"]
+__all__ = [
+    "Axis",
+    "Became",
+    "Copied",
+    "Definition",
+    "Fusion",
+    "Joined",
+    "Merge",
+    "Mma",
+    "Pointwise",
+]
 __all__ += ["Split", "Symbol", "Tensor"]
 
 

@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 import ptxsim
-from ptxsim.diagnostics import Severity
 from lowering.circular import DTYPES, Lowered, Matmul, lower_matmul, schedule
 from lowering.circular.integers import evaluate as value_of
 from lowering.circular.matmul import width
 from lowering.circular.oracle import evaluate, visits
 from lowering.circular.tensors import Tensor
+from ptxsim.diagnostics import Severity
 
 __all__ = ["TILES", "Bits", "Run", "elements", "expected", "operands", "run"]
 
@@ -23,7 +23,13 @@ Bits = NDArray[Any]
 
 #: What lies where no element does: NaN, or the most negative byte.
 POISON = {"f16": 0x7E01, "bf16": 0x7FC1, "tf32": 0x7FC00001, "f32": 0x7FC00001, "s8": 0x80}
-CARRIERS = {"f16": np.uint16, "bf16": np.uint16, "tf32": np.uint32, "f32": np.uint32, "s8": np.uint8}
+CARRIERS = {
+    "f16": np.uint16,
+    "bf16": np.uint16,
+    "tf32": np.uint32,
+    "f32": np.uint32,
+    "s8": np.uint8,
+}
 #: Marks what a kernel must leave alone in its output.
 UNTOUCHED = 0xA5A5A5A5
 #: Tiles of a few instructions, with two warps along M and two along N.

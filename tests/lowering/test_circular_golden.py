@@ -97,14 +97,15 @@ def test_a_golden_kernel_assembles(name: str) -> None:
 
 @pytest.mark.parametrize("name", PRODUCTS)
 def test_shared_memory_and_spills(name: str) -> None:
-    """The tiles of all slots, and nothing spilled."""
+    """The tiles of all slots, and nothing spilled; rows of f32 but the last are 16 bytes apart."""
     spec = PRODUCTS[name]
     spilled, shared = re.findall(r"(\d+) bytes", kept(name)[0])
     m, n, k = spec.tile
     pads = 4 * (2 * k) if spec.dtype == "f32" else 0
     size = {"f16": 2, "bf16": 2, "s8": 1}.get(spec.dtype, 4)
     assert spilled == "0"
-    assert int(shared) == spec.stages * ((m + n) * k + pads) * size
+    last = 2 * 16 if spec.dtype == "f32" else 0
+    assert int(shared) == spec.stages * ((m + n) * k + pads) * size - last
 
 
 @pytest.mark.ptxas

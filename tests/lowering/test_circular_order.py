@@ -77,8 +77,10 @@ def launch(schedule: str, **parts: str) -> tuple[ptxsim.Report, bool]:
         text = text.replace(f"    {place}\n", f"    {parts.get(place.lower(), '')}\n")
     tiles = np.random.default_rng(1).integers(0, 1 << 32, (3, 64, 4), np.uint32)
     sums = np.zeros(64, np.uint32)
-    report = ptxsim.assemble(text).kernel("pipeline").launch(
-        grid=1, block=64, args=[tiles, sums], schedule=schedule
+    report = (
+        ptxsim.assemble(text)
+        .kernel("pipeline")
+        .launch(grid=1, block=64, args=[tiles, sums], schedule=schedule)
     )
     # a thread gets a word of each of its warp's matrices of eight rows: row lane / 4, word lane % 4
     halves = tiles.reshape(3, 2, 4, 32)
