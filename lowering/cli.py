@@ -116,7 +116,7 @@ def _multiples(words: Iterable[str]) -> dict[str, int]:
 
 def _numbers(option: str, text: str, counts: tuple[int, ...], mark: str = ",") -> list[int]:
     words = text.split(mark)
-    if len(words) not in counts or not all(re.fullmatch(r"\d{1,9}", w, re.ASCII) for w in words):
+    if len(words) not in counts or not all(re.fullmatch(r"\d{1,12}", w, re.ASCII) for w in words):
         want = " or ".join(map(str, counts))
         raise UsageError(f"{option} {text}: {want} numbers with '{mark}' between are needed")
     return [int(word) for word in words]

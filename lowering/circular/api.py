@@ -8,12 +8,14 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from ptxsim.build import Kernel
+from ptxsim.errors import UsageError
+from ptxsim.targets import TARGETS
 
 from ..dispatch import Declined
 from .counts import NAMES, executions
 from .emit import emit
 from .integers import evaluate
-from .loops import Memory, Program
+from .loops import Buffer, Memory, Program
 from .lower import Scheme, lower
 from .matmul import DTYPES, Matmul, schedule, width
 from .statements import size_of
@@ -25,7 +27,7 @@ __all__ = ["Lowered", "lower_matmul"]
 _SCHEMES = {
     "off": Scheme("off"), "on": Scheme("on"), "aligned": Scheme("aligned"),
 }  # fmt: skip
-#: Tiles of a timeline that is printed whole.
+#: Iterations of a timeline that is printed.
 _ROWS = 8
 
 
@@ -62,9 +64,9 @@ class Lowered:
         tiles = -(-math.prod(_ks(spec)) // spec.tile[2])
         if spec.stages == 1 or not spec.asynchronous:
             return
-        shown = min(tiles, _ROWS)
-        yield f"timeline of {shown} of {tiles} tiles (L load, C commit, W wait, B barrier, M use):"
-        lines = timeline(spec.stages, shown)
+        peeled = spec.scheme.peel != "off"
+        yield f"timeline of {tiles} tiles (L load, C commit, W wait, B barrier, M use):"
+        lines = timeline(spec.stages, tiles, peeled=peeled, rows=max(_ROWS, 2 * spec.stages))
         yield from (f"  {line}" for line in (lines.prolog, *lines.iterations))
         yield ""
 
@@ -129,12 +131,27 @@ def lower_matmul(spec: Matmul, version: tuple[int, int] | None = None) -> Lowere
     :class:`Declined` where an axis cannot be peeled as asked, :class:`ptxsim.UsageError` for
     schedules that make no sense.
     """
+    least = max(TARGETS[spec.target], (6, 5) if spec.shape else (0, 0))
+    if version is not None and version < least:
+        raise UsageError(
+            f"the kernel needs PTX ISA {least[0]}.{least[1]} on {spec.target}, "
+            f"not {version[0]}.{version[1]}"
+        )
     program = _program(spec)
+    spec.check_shared(sum(_shared(buffer) for buffer in program.buffers))
     kernel = emit(program, spec.target, version, _header(spec, program))
     if kernel.dynamic_shared:
         place = next(i for i, line in enumerate(kernel.header) if line.startswith("launch:"))
         kernel.header[place] += f" smem={kernel.dynamic_shared}"
     return Lowered(spec, program, kernel)
+
+
+def _shared(buffer: Buffer) -> int:
+    """Bytes of shared memory of a buffer, with its padding."""
+    if buffer.memory is not Memory.SHARED:
+        return 0
+    outer, stride = evaluate(buffer.extents[0], {}), evaluate(buffer.strides[0], {})
+    return outer * stride * size_of(buffer.dtype)
 
 
 def _header(spec: Matmul, program: Program) -> list[str]:
@@ -161,10 +178,13 @@ def _random(dtype: str, seed: int) -> str:
 
 
 def _span(spec: Matmul, operand: str, sizes: dict[str, int]) -> int:
-    """Elements from the first to the last one of an operand."""
+    """Elements from the first to the last one of an operand; one where it has none.
+
+    No launch has an array of no elements.
+    """
     tensor = next(t for t in schedule(spec).tensors if t.name == operand)
     extents = [evaluate(axis.extent, sizes) for axis in tensor.roots]
     if 0 in extents:
-        return 0
+        return 1
     strides = [evaluate(stride, sizes) for stride in tensor.strides]
     return 1 + sum((e - 1) * s for e, s in zip(extents, strides, strict=True))

@@ -3,19 +3,21 @@
 The counts are those of threads, over all CTAs; divide by 32 for warps.  Both operands lie with the
 reduced axis of extent K contiguous and are copied in tiles of L by cp.async, V elements at a time:
 ``nv = (tile_m + tile_n) * L / V`` copies a tile and CTA.  :mod:`.interpret` and the counters of the
-simulator must agree with the formulas.
+simulator (:func:`measured`) must agree with the formulas.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import Enum
 
-__all__ = ["Cost", "Matmul", "Scheme", "cost", "table"]
+from .lower import Scheme
+
+__all__ = ["SCHEMES", "Cost", "Problem", "Variant", "cost", "measured", "table"]
 
 
-class Scheme(Enum):
+class Variant(Enum):
     """How the elements behind the end of the reduced axis are kept out.
 
     ``U0`` and ``U1`` have one loop over all tiles, a predicate at each copy and S - 1 tiles of
@@ -35,8 +37,18 @@ class Scheme(Enum):
     P2 = "P2"
 
 
+#: How the lowering makes them.
+SCHEMES: Mapping[Variant, Scheme] = {
+    Variant.U0: Scheme("off", "explicit", "masked", "vector"),
+    Variant.U1: Scheme("off", "zfill", "masked", "vector"),
+    Variant.P0: Scheme("on", "explicit", "masked", "vector"),
+    Variant.P1: Scheme("on", "zfill", "drain", "vector"),
+    Variant.P2: Scheme("on", "zfill", "drain", "thread"),
+}
+
+
 @dataclass(frozen=True, slots=True)
-class Matmul:
+class Problem:
     """The problem and its schedule: extents, CTA tile, depth S and vector width V of the pipeline.
 
     A tile without columns has no operand B.  ``static_k`` and ``static_mn`` say which extents are
@@ -113,75 +125,96 @@ class Cost:
     barriers: int
 
 
-def cost(scheme: Scheme, matmul: Matmul) -> Cost:
-    """The executions of a scheme.
+def cost(variant: Variant, problem: Problem) -> Cost:
+    """The executions of a variant.
 
-    >>> cost(Scheme.P1, Matmul(128, 128, 1000, tile_k=32, depth=3, vector=8)).axis
+    >>> cost(Variant.P1, Problem(128, 128, 1000, tile_k=32, depth=3, vector=8)).axis
     1024
     """
-    peeled = scheme not in (Scheme.U0, Scheme.U1)
-    drained = scheme in (Scheme.P1, Scheme.P2)
-    everyone = matmul.ctas * matmul.threads
-    slots = matmul.ctas * matmul.copies
+    peeled = variant not in (Variant.U0, Variant.U1)
+    drained = variant in (Variant.P1, Variant.P2)
+    everyone = problem.ctas * problem.threads
+    slots = problem.ctas * problem.copies
     # the residue tile is loaded also where it has no element
-    loaded = max(matmul.tiles, 1) if drained else matmul.tiles + matmul.depth - 1
-    full, partial, masked = _outcomes(matmul, loaded)
-    fills = {Scheme.U0: loaded, Scheme.P0: matmul.depth}.get(scheme, 0) * slots
-    complement = masked if scheme is Scheme.U0 else _outcomes(matmul, max(matmul.tiles, 1))[2]
-    even = matmul.static_mn and matmul.lines == matmul.ctas * sum(matmul.tile)
+    loaded = max(problem.tiles, 1) if drained else problem.tiles + problem.depth - 1
+    full, partial, masked = _outcomes(problem, loaded)
+    fills = {Variant.U0: loaded, Variant.P0: problem.depth}.get(variant, 0) * slots
+    complement = masked if variant is Variant.U0 else _outcomes(problem, max(problem.tiles, 1))[2]
+    even = problem.static_mn and problem.lines == problem.ctas * sum(problem.tile)
     return Cost(
-        axis=_axis_tests(scheme, matmul, slots, loaded),
-        uniform=everyone * _uniform_tests(matmul, drained) if peeled else 0,
+        axis=_axis_tests(variant, problem, slots, loaded),
+        uniform=everyone * _uniform_tests(problem, drained) if peeled else 0,
         bound=0 if even else slots,
         fills=fills,
-        fill_bytes=fills * matmul.vector * matmul.element_bytes,
+        fill_bytes=fills * problem.vector * problem.element_bytes,
         needed_fills=complement if fills else 0,
         copies=loaded * slots,
         full=full,
         partial=partial,
         masked=masked,
         outside=loaded * slots - full - partial - masked,
-        commits=everyone * (matmul.depth - 1 + matmul.tiles),
-        waits=everyone * (1 + matmul.tiles),
-        barriers=everyone * (1 + matmul.tiles),
+        commits=everyone * (problem.depth - 1 + problem.tiles),
+        waits=everyone * (1 + problem.tiles),
+        barriers=everyone * (1 + problem.tiles),
     )
 
 
-def _axis_tests(scheme: Scheme, matmul: Matmul, slots: int, loaded: int) -> int:
-    if scheme in (Scheme.U0, Scheme.U1):
+def _axis_tests(variant: Variant, problem: Problem, slots: int, loaded: int) -> int:
+    if variant in (Variant.U0, Variant.U1):
         return loaded * slots
-    if matmul.static_k and matmul.k and matmul.k % matmul.tile_k == 0:
+    if problem.static_k and problem.k and problem.k % problem.tile_k == 0:
         return 0
-    return matmul.ctas * matmul.threads if scheme is Scheme.P2 else slots
+    return problem.ctas * problem.threads if variant is Variant.P2 else slots
 
 
-def _uniform_tests(matmul: Matmul, drained: bool) -> int:
+def _uniform_tests(problem: Problem, drained: bool) -> int:
     """Whether a tile exists: for those of the prolog but the first, or in each iteration."""
     if not drained:
-        return matmul.tiles
-    return 0 if matmul.static_k else max(matmul.depth - 2, 0)
+        return problem.tiles
+    return 0 if problem.static_k else max(problem.depth - 2, 0)
 
 
-def _outcomes(matmul: Matmul, loaded: int) -> tuple[int, int, int]:
+def _outcomes(problem: Problem, loaded: int) -> tuple[int, int, int]:
     """Copies of existing rows and columns with all, some and none of their elements."""
-    vectors = matmul.tile_k // matmul.vector
-    whole, rest = divmod(matmul.residue, matmul.vector)
-    all_ = max(matmul.tiles - 1, 0) * vectors + whole
+    vectors = problem.tile_k // problem.vector
+    whole, rest = divmod(problem.residue, problem.vector)
+    all_ = max(problem.tiles - 1, 0) * vectors + whole
     some = 1 if rest else 0
     return (
-        all_ * matmul.lines,
-        some * matmul.lines,
-        (loaded * vectors - all_ - some) * matmul.lines,
+        all_ * problem.lines,
+        some * problem.lines,
+        (loaded * vectors - all_ - some) * problem.lines,
     )
 
 
-def table(matmul: Matmul, schemes: Sequence[Scheme] = tuple(Scheme)) -> str:
-    """The costs of schemes as lines of text, one for each."""
+def measured(counters: Mapping[str, int]) -> dict[str, int]:
+    """The executions that a launch counted (tool ``advice``), by the names of :class:`Cost`.
+
+    Copies that are masked and those of rows outside look alike: ``masked`` has both.
+    """
+    waits = [n for n in counters if n.startswith("cp.async.wait_group.")]
+    names = {
+        "axis": ["tag.axis.setp"], "uniform": ["tag.uniform.setp"], "bound": ["tag.bound.setp"],
+        "fills": ["tag.fill.st"], "copies": ["cp.async", "cp.async.skipped"],
+        "full": ["cp.async.full"], "partial": ["cp.async.partial"],
+        "masked": ["cp.async.zero_filled", "cp.async.skipped"],
+        "commits": ["cp.async.commit_group"], "barriers": ["barrier"],
+        "waits": [n.removesuffix(".threads") for n in waits if n.endswith(".threads")],
+    }  # fmt: skip
+    found = {
+        name: sum(counters.get(f"{counter}.threads", 0) for counter in parts)
+        for name, parts in names.items()
+    }
+    return {**found, "fill_bytes": counters.get("tag.fill.st.bytes", 0)}
+
+
+def table(problem: Problem, variants: Sequence[Variant] = tuple(Variant)) -> str:
+    """The costs of variants as lines of text, one for each."""
     names = [f.name for f in fields(Cost)]
-    rows = [["scheme", *(name.replace("_", " ") for name in names)]]
-    for scheme in schemes:
-        value = cost(scheme, matmul)
-        rows.append([scheme.value, *(str(getattr(value, name)) for name in names)])
+    rows = [["variant", *(name.replace("_", " ") for name in names)]]
+    for variant in variants:
+        value = cost(variant, problem)
+        rows.append([variant.value, *(str(getattr(value, name)) for name in names)])
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     lines = ("  ".join(c.rjust(w) for c, w in zip(row, widths, strict=True)) for row in rows)
     return "\n".join(lines) + "\n"

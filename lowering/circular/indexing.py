@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
 
 from ptxsim.errors import UsageError
 
 from .integers import Expr, Int, ceil_div
 from .loops import Peel
 from .peel import Residue
-from .tensors import Axis, Merge, Split, Tensor
+from .tensors import Axis, Became, Merge, Split, Tensor
 
 __all__ = ["Point", "ancestors", "derivation", "index", "reduces"]
 
@@ -36,14 +35,16 @@ class Point:
         )
 
 
-#: What became of an axis: the two parts of a split, or what it was merged to, and as which part.
-_Split: TypeAlias = tuple[Axis, Axis]
-_Merged: TypeAlias = tuple[Axis, bool]
-
-
-def derivation(tensor: Tensor) -> dict[Axis, _Split | _Merged]:
+def derivation(tensor: Tensor) -> dict[Axis, Became]:
     """How the axes of a tensor that are no leaves became leaves."""
-    became: dict[Axis, _Split | _Merged] = {}
+    key = (*tensor.roots, *tensor.leaf)
+    if tensor.derived is None or tensor.derived[0] != key:
+        tensor.derived = key, _derived(tensor)
+    return tensor.derived[1]
+
+
+def _derived(tensor: Tensor) -> dict[Axis, Became]:
+    became: dict[Axis, Became] = {}
     pending = list(tensor.leaf)
     seen = set(tensor.roots)
     while pending:
@@ -62,7 +63,7 @@ def derivation(tensor: Tensor) -> dict[Axis, _Split | _Merged]:
     return became
 
 
-def _parts(source: Axis, factor: int) -> _Split:
+def _parts(source: Axis, factor: int) -> tuple[Axis, Axis]:
     outer = Axis(f"{source}.o", ceil_div(source.extent, factor), Split(source, factor, "outer"))
     return outer, Axis(f"{source}.i", Int(factor), Split(source, factor, "inner"))
 

@@ -15,6 +15,7 @@ from typing import Literal
 from ptxsim.errors import UsageError
 from ptxsim.targets import TARGETS, parse_target
 
+from ..copy.problem import shared_limit
 from ..layout import Swizzle
 from .integers import Expr, Int, Symbol, expr, multiple
 from .loops import Memory, Parallel
@@ -32,6 +33,9 @@ DTYPES: Mapping[str, tuple[str, str, str]] = {
     "f32": ("f32", "f32", ""),
     "s8": ("s8", "s32", "m16n8k32"),
 }
+#: Registers of a thread, and CTAs along y or z (CUDA C++ guide, Compute Capabilities).
+MAX_REGISTERS = 255
+MAX_CTAS = 65535
 #: The shapes before sm_80.
 _TURING = {"f16": "m16n8k8", "s8": "m8n8k16"}
 #: Threads in x for products without mma.
@@ -72,13 +76,28 @@ class Matmul:
             raise UsageError(f"no matmul of '{self.dtype}'; there are: {', '.join(DTYPES)}")
         if len(self.layout) != 2 or set(self.layout) - set("NT"):
             raise UsageError(f"layout '{self.layout}' is none of NN, NT, TN, TT")
-        if min(self.m, self.n, *self._ks) < 0 or (self.batch or 0) < 0:
-            raise UsageError("sizes are not negative")
+        self._check_sizes()
         if not 1 <= self.stages <= 6:
             raise UsageError(f"{self.stages} stages; a circular buffer has 1 to 6")
         if self.split_k < 1 or (self.split_k > 1 and isinstance(self.k, tuple)):
             raise UsageError("split_k is at least 1, and 1 where K is merged of two axes")
         self._check_tile()
+        self._check_grid()
+
+    def _check_sizes(self) -> None:
+        batch = 1 if self.batch is None else self.batch
+        strides = [stride for row in self.strides.values() for stride in row]
+        if min(self.m, self.n, batch) < 1 or min(*self._ks, *strides, 0) < 0:
+            raise UsageError("M, N and a batch are at least 1; K and strides are not negative")
+        if max(self.m, self.n, batch, math.prod(self._ks), *strides) >= 1 << 31:
+            raise UsageError("sizes and strides are below 2^31 elements")
+        if "k" in self.symbolic and isinstance(self.k, tuple):
+            raise UsageError("K that is merged of two axes cannot be symbolic")
+        for letter, factor in self.multiples.items():
+            if letter in "mn" or isinstance(self.k, int):
+                size = self.number(letter)
+                if factor < 1 or size % factor:
+                    raise UsageError(f"{letter} = {size} is no multiple of {factor}")
 
     def _check_tile(self) -> None:
         (m, n, k), (rows, columns) = self.tile, self.warps
@@ -94,6 +113,35 @@ class Matmul:
                 f"a tile of {m}x{n}x{k} is not made of {'x'.join(map(str, units))}, which "
                 f"{rows}x{columns} warps with {self.shape or 'fma'} cover"
             )
+
+        threads = 32 * rows * columns
+        if m * n > MAX_REGISTERS * threads:
+            raise UsageError(
+                f"a tile of {m}x{n} has {m * n // threads} sums for each of {threads} threads, "
+                f"which have {MAX_REGISTERS} registers"
+            )
+        self.check_shared(self.stages * (m + n) * k * size_of(DTYPES[self.dtype][0]))
+
+    def check_shared(self, needed: int) -> None:
+        """:class:`UsageError` for more bytes of shared memory than a CTA can have."""
+        target = parse_target(self.target)
+        assert target is not None, "its instructions were looked up"
+        limit = shared_limit(target)
+        if needed > limit:
+            slots = f"{self.stages} slot{'s' * (self.stages > 1)}"
+            tile = "x".join(map(str, self.tile))
+            raise UsageError(
+                f"{slots} of a tile of {tile} take {needed} bytes of shared memory; a CTA of "
+                f"{self.target} has at most {limit}"
+            )
+
+    def _check_grid(self) -> None:
+        """CTAs along y and z; x has as many as there are columns."""
+        rows = -(-self.m // self.tile[0])
+        deep = self.batch or 1 if self.batch_loop == "grid" else 1
+        for axis, count in (("y", rows), ("z", max(deep, self.split_k))):
+            if count > MAX_CTAS:
+                raise UsageError(f"{count} CTAs along {axis}; a grid has at most {MAX_CTAS} there")
 
     @property
     def _ks(self) -> tuple[int, ...]:

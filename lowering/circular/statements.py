@@ -400,7 +400,7 @@ class Statements:
                 continue
             size = width * size_of(buffer.dtype)
             reason = None
-            if buffer.strides[-1] != Int(1) or not self._last(t, vector, buffer):
+            if buffer.strides[-1] != Int(1) or not self._last(t, vector, buffer, width):
                 reason = Decline("stride", f"{width} elements of {buffer.name} are not in a row")
             elif buffer.align % size or not self.context.divides(width, access.offset):
                 reason = Decline(
@@ -410,7 +410,7 @@ class Statements:
             if reason is not None:
                 raise Declined(f"the copy to {t.name}", {f"{size} bytes": reason})
 
-    def _last(self, t: Tensor, vector: Axis | None, buffer: Buffer) -> bool:
+    def _last(self, t: Tensor, vector: Axis | None, buffer: Buffer, width: int) -> bool:
         """Whether the elements of a vector are those of the last axis of a buffer."""
         owner = next(o for o, b in self.buffers.items() if b is buffer)
         places = self._places(owner) if owner.memory is Memory.GLOBAL else self.layout(owner)
@@ -419,6 +419,10 @@ class Statements:
             origin = axis.origin
             if isinstance(origin, Split):
                 axis = origin.source if origin.part == "inner" else None
+            elif isinstance(origin, Merge) and origin.inner in places:
+                # vectors that begin at multiples of their width stay in a row of whole vectors
+                whole = self.context.divides(width, origin.inner.extent)
+                axis = origin.inner if whole else None
             else:
                 axis = self._inner_of(t, axis)
         return axis is not None

@@ -28,8 +28,18 @@ from ..layout import Swizzle
 from .integers import Expr, Int, Symbol, ceil_div, expr
 from .loops import Memory, Parallel
 
-__all__ = ["Axis", "Copied", "Definition", "Fusion", "Joined", "Merge", "Mma", "Pointwise", "Split"]
-__all__ += ["Symbol", "Tensor"]
+__all__ = [
+    "Axis",
+    "Became",
+    "Copied",
+    "Definition",
+    "Fusion",
+    "Joined",
+    "Merge",
+    "Mma",
+    "Pointwise",
+]
+__all__ += ["Split", "Symbol", "Tensor"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +125,10 @@ IDENTITY: Mapping[str, float | int] = {
 }  # fmt: skip
 
 
+#: What became of an axis: the two parts of a split, or what it was merged to, and as which part.
+Became: TypeAlias = tuple[Axis, "Axis | bool"]
+
+
 @dataclass(eq=False)
 class Tensor:
     """A tensor of a fusion with its schedule; made by a :class:`Fusion`."""
@@ -139,6 +153,8 @@ class Tensor:
     at: tuple[Tensor, int] | None = None
     slots: int = 1
     peeled: list[Axis] = field(default_factory=list)
+    #: what became of the axes, kept for as long as they stay as they are
+    derived: tuple[tuple[Axis, ...], dict[Axis, Became]] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         self.leaf = [*self.roots, *self.reduced]

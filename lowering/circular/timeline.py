@@ -102,24 +102,33 @@ def trace(depth: int, tiles: int, order: Order = REFERENCE) -> list[Event]:
 
 def _parts(depth: int, tiles: int, order: Order) -> tuple[list[Event], list[list[Event]]]:
     """The prolog, and each iteration."""
+    prolog = _prolog(depth, tiles, order)
+    last = tiles if order.drain else max(tiles - depth + 1, 0)
+    return prolog, [_iteration(depth, tiles, order, i) for i in range(last)]
+
+
+def _prolog(depth: int, tiles: int, order: Order) -> list[Event]:
     if depth < 2:
         raise ValueError(f"a circular buffer has 2 or more slots, not {depth}")
-    pending = depth - 2 + order.slack
-    wait = Wait(None if order.zero_is_all and pending == 0 else pending)
     prolog: list[Event] = []
     for tile in range(depth - 1):
         prolog.extend([Load(tile), Commit()] if tile < tiles else [Commit()])
     prolog.extend([Commit()] if order.stray_commit else [])
-    prolog.extend([wait, Barrier()])
-    last = tiles if order.drain else max(tiles - depth + 1, 0)
-    rows = []
-    for i in range(last):
-        row: list[Event] = [Load(i + depth - 1)] if i + depth - 1 < tiles else []
-        row.extend([] if order.commit_last else [Commit()])
-        row.extend([Use(i), wait, Barrier()] if order.barriers else [Use(i), wait])
-        row.extend([Commit()] if order.commit_last else [])
-        rows.append(row)
-    return prolog, rows
+    return [*prolog, _wait(depth, order), Barrier()]
+
+
+def _wait(depth: int, order: Order) -> Wait:
+    pending = depth - 2 + order.slack
+    return Wait(None if order.zero_is_all and pending == 0 else pending)
+
+
+def _iteration(depth: int, tiles: int, order: Order, i: int) -> list[Event]:
+    wait = _wait(depth, order)
+    row: list[Event] = [Load(i + depth - 1)] if i + depth - 1 < tiles else []
+    row.extend([] if order.commit_last else [Commit()])
+    row.extend([Use(i), wait, Barrier()] if order.barriers else [Use(i), wait])
+    row.extend([Commit()] if order.commit_last else [])
+    return row
 
 
 # --- the judge ------------------------------------------------------------------------------------
@@ -253,38 +262,54 @@ class Timeline:
         return "\n".join((self.prolog, *self.iterations)) + "\n"
 
 
-def timeline(depth: int, tiles: int, order: Order = REFERENCE) -> Timeline:
-    """The prolog and the iterations of :func:`trace`.
+def timeline(
+    depth: int, tiles: int, order: Order = REFERENCE, *, peeled: bool = True, rows: int = 1 << 20
+) -> Timeline:
+    """The prolog and the iterations of :func:`trace`, of which ``rows`` are shown at most.
 
     >>> print(timeline(3, 1), end="")
     L0r C0; - C1; W1[g<1] B
     - C2 M0 W1[g<2] B
+    >>> print(timeline(2, 100, rows=3, peeled=False), end="")
+    L0 C0; W0[g<1] B
+    L1 C1 M0 W0[g<2] B
+    ...
+    L99 C99 M98 W0[g<100] B
+    - C100 M99 W0[g<101] B
     """
-    prolog, iterations = _parts(depth, tiles, order)
     committed = 0
     steps: list[str] = []
     loaded = False
-    for event in prolog:
-        text, committed = _word(event, committed)
+    for event in _prolog(depth, tiles, order):
+        text, committed = _word(event, committed, peeled)
         if isinstance(event, Commit):
             steps.append(f"{steps.pop() if loaded else '-'} {text};")
         else:
             steps.append(text)
         loaded = isinstance(event, Load)
-    rows = []
-    for row in iterations:
-        words = [] if isinstance(row[0], Load) else ["-"]
-        for event in row:
-            text, committed = _word(event, committed)
-            words.append(text)
-        rows.append(" ".join(words))
-    return Timeline(" ".join(steps), tuple(rows))
+    last = tiles if order.drain else max(tiles - depth + 1, 0)
+    lines: list[str] = []
+    left_out = range(rows // 2, last - (rows - rows // 2))
+    for i in (*range(min(left_out.start, last)), *range(max(left_out.stop, left_out.start), last)):
+        if left_out and i == left_out.stop:
+            lines.append("...")
+        lines.append(_row(_iteration(depth, tiles, order, i), committed + i, peeled))
+    return Timeline(" ".join(steps), tuple(lines))
 
 
-def _word(event: Event, committed: int) -> tuple[str, int]:
+def _row(row: list[Event], committed: int, peeled: bool) -> str:
+    """An iteration; each commits one group."""
+    words = [] if isinstance(row[0], Load) else ["-"]
+    for event in row:
+        text, committed = _word(event, committed, peeled)
+        words.append(text)
+    return " ".join(words)
+
+
+def _word(event: Event, committed: int, peeled: bool) -> tuple[str, int]:
     """The text of an event, and the groups committed after it."""
     if isinstance(event, Load):
-        return f"L{event.tile}{'' if event.tile else 'r'}", committed
+        return f"L{event.tile}{'r' if peeled and not event.tile else ''}", committed
     if isinstance(event, Commit):
         return f"C{committed}", committed + 1
     if isinstance(event, Use):

@@ -32,7 +32,7 @@ from circular_programs import (
 )
 from numpy.typing import NDArray
 
-from lowering.circular.cost import Matmul, Scheme, cost
+from lowering.circular.cost import Problem, Variant, cost
 from lowering.circular.integers import Expr, Int, Symbol, select
 from lowering.circular.interpret import LoopError, interpret
 from lowering.circular.loops import (
@@ -91,9 +91,9 @@ def test_peeled_sums(k: int, depth: int, landing: Literal["early", "late"]) -> N
 def test_counts_are_those_of_the_formulas(k: int, depth: int) -> None:
     m = 33
     counts = interpret(peeled_sum(depth), numbers(m, k), {"M": m, "K": k}).counts
-    matmul = Matmul(m, 1, k, tile_k=16, depth=depth, vector=1, tile=(16, 0), threads=16,
+    matmul = Problem(m, 1, k, tile_k=16, depth=depth, vector=1, tile=(16, 0), threads=16,
                     element_bytes=4)  # fmt: skip
-    expected = cost(Scheme.P1, matmul)
+    expected = cost(Variant.P1, matmul)
     number = matmul.tiles
     # every copy of the residue tile has its own condition in this program
     assert counts.tests[Why.AXIS] == expected.axis
@@ -117,9 +117,9 @@ def test_counts_are_those_of_the_formulas(k: int, depth: int) -> None:
 def test_counts_of_the_unpeeled_loop() -> None:
     m, k = 32, 45
     counts = interpret(unpeeled_sum(3), numbers(m, k), {"M": m, "K": k}).counts
-    matmul = Matmul(m, 1, k, tile_k=16, depth=3, vector=1, tile=(16, 0), threads=16,
+    matmul = Problem(m, 1, k, tile_k=16, depth=3, vector=1, tile=(16, 0), threads=16,
                     element_bytes=4)  # fmt: skip
-    expected = cost(Scheme.U0, matmul)
+    expected = cost(Variant.U0, matmul)
     # each copy and each fill tests two conditions
     assert counts.tests[Why.AXIS] == 4 * expected.axis
     assert counts.fills == expected.needed_fills
