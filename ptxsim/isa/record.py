@@ -398,6 +398,13 @@ class Pure(Instruction):
         """
         return None
 
+    def undefined_bits_alike(self, m: Mods, alike: tuple[int, ...]) -> Rule | None:
+        """The same where a register is several of the sources, which then have equal bits.
+
+        ``alike[i]`` is the first source that is the register of source ``i``.
+        """
+        return self.undefined_bits(m)
+
     def bind(self, b: Binder) -> Step:
         return b.pure(self.evaluate(b.mods))
 

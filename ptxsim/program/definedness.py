@@ -135,7 +135,7 @@ def bind_definedness(b: InstructionBinder) -> tuple[list[Step], list[Step]]:
     if own is not None:
         return [*steps, own], []
     if isinstance(record, Pure):
-        return [*steps, _transfer(b, record.undefined_bits(b.mods))], []
+        return [*steps, _transfer(b, _rule(b, record))], []
     places = b.written_registers()
     return steps, [_define(places, b.guard())] if places else []
 
@@ -196,6 +196,15 @@ def _cautious(types: Sequence[ScalarType], targets: Sequence[ScalarType]) -> Rul
         return tuple(everywhere(lost, width) for width in widths)
 
     return rule
+
+
+def _rule(b: InstructionBinder, record: Pure) -> Rule | None:
+    """The rule of a pure instruction; a register that is several sources has one value in all."""
+    read = [(s.register, s.width) for s in b.pure_sources]
+    alike = tuple(i if r[0] < 0 else read.index(r) for i, r in enumerate(read))
+    if alike == tuple(range(len(read))):
+        return record.undefined_bits(b.mods)
+    return record.undefined_bits_alike(b.mods, alike)
 
 
 def _nothing(width: int) -> Array:
