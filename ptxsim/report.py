@@ -81,6 +81,7 @@ FINDING_CODES: Mapping[str, str] = {
     "uncoalesced": "PTX391",
     "redundant-barrier": "PTX392",
     "low-activity": "PTX393",
+    "exited-store": "PTX394",
     "unsupported": "PTX400",
 }
 

@@ -12,6 +12,7 @@ from ...isa.protocol import Array, Site
 from .activity import Activity
 from .barriers import BarrierUse
 from .cures import Pattern, padding, stride
+from .leavers import Reads
 from .requests import SECTOR, Requests, bank_words
 from .tally import Tally
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from ...program import Block
     from ..wave import Geometry, Wave
 
-__all__ = ["Advice", "conflicts", "idle", "inactive", "scattered"]
+__all__ = ["Advice", "conflicts", "idle", "inactive", "left", "scattered"]
 
 #: How many times the fewest wavefronts, or sectors, are worth advice.
 _WAVEFRONTS = 1.25
@@ -154,6 +155,29 @@ def idle(use: BarrierUse) -> Advice | None:
         " shared or global memory since the barrier before it",
         use.site,
         {"count": use.opened, "help": "leave it out, if no input makes it needed"},
+    )
+
+
+def left(wave: Wave, site: Site, space: str, reads: Reads) -> Advice:
+    """A read of what a thread stored that had ended before the barrier between them."""
+    first, place = reads.first, int(reads.places[0])
+    start = int(reads.lanes[0]) // wave.lanes_per_cta * wave.shared_stride
+    warp = int(reads.writers[0]) >> 5
+    writers = np.unique(reads.writers[reads.writers >> 5 == warp])
+    return Advice(
+        "exited-store",
+        f"reads what '{first.text}' at line {first.line} stored in a thread that then ended: it did"
+        " not come to the barrier between them, which so need not order its stores",
+        site,
+        {
+            "other_line": first.line,
+            "other_warp": warp % wave.geometry.warps,
+            "other_lanes": tuple(int(lane) & 31 for lane in writers),
+            "space": space,
+            "address": place - start if space == "shared" else place + wave.memory.base,
+            "help": "let threads that have stored come to the barrier (bar.sync or bar.arrive)"
+            " before they end",
+        },
     )
 
 
