@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ptxsim.cli.compare import compare, differs_by_schedule
+from ptxsim.cli.compare import compare
 from ptxsim.cli.elements import ELEMENT_TYPES
 from ptxsim.cli.render import render_array, render_report
 from ptxsim.diagnostics import Severity, Source
@@ -122,10 +122,3 @@ class TestCompare:
         assert found.message == (
             "2 of 3 elements of 'n' differ from e.npy; the first is n[1]: 2 instead of -2"
         )
-
-    def test_schedule(self) -> None:
-        one, two = np.array([1], np.uint32), np.array([2], np.uint32)
-        found = differs_by_schedule("n", two, one, ELEMENT_TYPES["u32"], "random:3")
-        assert found is not None
-        assert (found.class_, found.values["schedule"]) == ("schedule-dependent", "random:3")
-        assert differs_by_schedule("n", one, one, ELEMENT_TYPES["u32"], "random:3") is None
