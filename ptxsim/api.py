@@ -195,6 +195,7 @@ class Kernel:
             max_instructions=max_instructions or DEFAULT_INSTRUCTIONS,
             wmma_rule=wmma_rule,
             initcheck=bool(chosen & {"all", "initcheck"}),
+            count_guards=advisor is not None,
             watch=combine([*self._checks(chosen, args, geometry), *([advisor] if advisor else [])]),
         )
 

@@ -184,6 +184,12 @@ def store_unknown(group: Group, p: Place, at: Array, word: int, bits: Array, ori
 # --- reports --------------------------------------------------------------------------------------
 
 
+_CURES = {
+    "global": "initialise the buffer, or write it before it is read",
+    "shared": "write all that is read, and wait for the copies, before it is read",
+}
+
+
 def observe(
     group: Group,
     found: Sequence[tuple[Unknown, str]],
@@ -211,18 +217,33 @@ def observe(
             new = lanes & ~told[key] if key in told else lanes
             told[key] = lanes | told[key] if key in told else lanes
             if new.any():
-                _report(group, source, new, site, name)
+                _report(group, source, new, site, name, _part(bits, new))
 
 
-def _report(group: Group, origin: Origin, bad: BoolArray, site: Site, name: str) -> None:
+def _part(bits: Array, lanes: BoolArray) -> dict[str, Any]:
+    """Which bits are undefined in the first of these lanes, if it is not all of them."""
+    lane = min(int(lanes.argmax()), bits.shape[-1] - 1)
+    mask = sum(int(word) << 64 * k for k, word in enumerate(np.atleast_1d(bits[..., lane])))
+    width = 8 * bits.dtype.itemsize * (2 if bits.ndim > 1 else 1)
+    if bits.dtype == bool or mask == (1 << width) - 1:
+        return {}
+    return {"undefined_bits": f"{mask:#0{width // 4 + 2}x}"}
+
+
+def _report(
+    group: Group, origin: Origin, bad: BoolArray, site: Site, name: str, part: dict[str, Any]
+) -> None:
     if origin.site is None:
-        if name in ("", origin.name):
-            what = f"uses register {origin.name}, which was never written"
+        what = f"register {origin.name}, which was never written"
+        if not name:
+            what = f"writes what comes from {what}"
+        elif name == origin.name:
+            what = f"uses {what}"
         else:
             what = f"uses register {name}, which depends on {origin.name}, which was never written"
         group.finding(
             origin.class_, f"'{site.text}' {what}", site, bad,
-            help=f"write {origin.name} on every path that leads here",
+            help=f"write {origin.name} on every path that leads here", **part,
         )  # fmt: skip
         return
     where, values = _where(group, origin, bad)
@@ -234,12 +255,12 @@ def _report(group: Group, origin: Origin, bad: BoolArray, site: Site, name: str)
         f"reads {where}, which was never written; {use}",
         origin.site,
         bad,
-        help="initialise the buffer, or write it before it is read"
-        if origin.name == "global" else
-        "write all that is read, and wait for the copies, before it is read",
+        help=_CURES.get(origin.name, "write all that is read before it is read"),
         other_line=None if origin.site is site else site.line,
+        other_column=0 if origin.site is site else site.column,
         space=origin.name,
         **values,
+        **part,
     )  # fmt: skip
 
 

@@ -30,7 +30,7 @@ from .definedness import (
     bind_receipt,
 )
 from .flow import Node, block_order, liveness, maybe_undefined
-from .model import Block, InstructionSite, Link, Program, Routine
+from .model import Block, GuardUse, InstructionSite, Link, Program, Routine
 from .tags import bind_tags, tagged_registers
 
 __all__ = ["compile_program", "reachable_functions"]
@@ -262,6 +262,7 @@ class _Compiler:
             i = self.code[at]
             binder = InstructionBinder(self.places, _unguarded(i) if _tests_guard(i) else i)
             step = i.record.bind(binder)
+            self._count_guard(block, binder)
             if i.record.collective and at == begin:
                 block.gate = i.record.gate(binder)
                 block.site = binder.site
@@ -286,6 +287,7 @@ class _Compiler:
                 block.gate = last.record.gate(control)
                 block.waits_as = last.record.waits_as
             self._bind_tags(control, i)
+            self._count_guard(block, control)
             steps.add(control, None)
             block.site = block.site or control.site
             block.waits = block.waits or last.record.waits(last.mods)
@@ -293,6 +295,21 @@ class _Compiler:
         if block.site is None and end > begin:
             first = self.code[begin]
             block.site = InstructionSite(first.text, first.span, self.function.name)
+
+    def _count_guard(self, block: Block, binder: InstructionBinder) -> None:
+        """Count the lanes whose guards are true, if that is wanted."""
+        i = binder.instruction
+        if i.guard is None or not self.places.link.counts_guards:
+            return
+        use = GuardUse(i.span.line, not i.record.control)
+        block.guarded.append(use)
+        guard = binder.guard()
+
+        def count(r: Registers, g: Any) -> None:
+            mask = g.mask(guard(r))
+            use.lanes += g.n if mask is None else int(np.count_nonzero(mask))
+
+        binder.before.insert(0, count)
 
     def _bind_tags(self, binder: InstructionBinder, i: TypedInstruction) -> None:
         if self.places.tags:

@@ -39,6 +39,10 @@ class InstructionSite:
     def line(self) -> int:
         return self.span.line
 
+    @property
+    def column(self) -> int:
+        return self.span.column
+
 
 @dataclass(frozen=True, slots=True)
 class Link:
@@ -54,6 +58,18 @@ class Link:
     watched: bool = False
     #: undefined bits are followed
     initcheck: bool = False
+    #: blocks count the lanes whose guards are true
+    counts_guards: bool = False
+
+
+@dataclass(slots=True)
+class GuardUse:
+    """A guarded instruction: how many lanes have executed it with a true guard."""
+
+    line: int
+    #: it is no branch, which has done its work when the guard is false as well
+    works: bool
+    lanes: int = 0
 
 
 class Block:
@@ -80,6 +96,8 @@ class Block:
         self.length = 0
         #: their lines
         self.lines: tuple[int, ...] = ()
+        #: its guarded instructions, where those are counted
+        self.guarded: list[GuardUse] = []
         #: the block can be part of a wait loop: it reads what other threads may write
         self.waits = False
         self.executions = 0

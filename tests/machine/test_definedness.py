@@ -96,6 +96,33 @@ def test_the_line_of_the_use_and_the_lanes(run: Any) -> None:
     assert run(body)[0].verdict == "clean"
 
 
+@pytest.mark.parametrize(
+    ("make", "bits"),
+    [
+        ("mov.u32 %r1, %r20;", None),  # all of them
+        ("and.b32 %r1, %r20, 0xf0;", "0x000000f0"),
+        ("shl.b32 %r1, %r20, 24;", "0xff000000"),
+        ("mov.b32 {%rs1, %rs2}, %r20; mov.u16 %rs1, 0; mov.b32 %r1, {%rs1, %rs2};", "0xffff0000"),
+    ],
+)
+def test_bits_that_are_undefined(run: Any, make: str, bits: str | None) -> None:
+    body = f"    .reg .b16 %rs1, %rs2;\n    {make}\n    st.global.u32 [%mine], %r1;"
+    finding = _only(run(body)[0])
+    assert finding.values.get("undefined_bits") == bits
+    assert finding.message == (
+        "'st.global.u32' writes what comes from register %r20, which was never written"
+    )
+
+
+def test_bits_of_a_wide_register(run: Any) -> None:
+    body = """
+    mov.b64 %rd1, {%t, %r20};
+    add.u64 %rd1, %rd1, %in;
+    ld.global.u32 %r1, [%rd1];"""
+    # a sum is undefined from the lowest undefined bit upwards
+    assert run(body)[0].findings[0].values["undefined_bits"] == "0xffffffff00000000"
+
+
 # --- memory ---------------------------------------------------------------------------------------
 
 

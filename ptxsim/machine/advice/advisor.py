@@ -199,6 +199,7 @@ class Advisor(Watch):
         barriers = sum(use.opened for use in self.barriers.uses.values())
         return {
             "warp_instructions": self.activity.instructions,
+            "thread_instructions_predicated_on": self.activity.predicated_on,
             **counters(counted),
             "barriers": barriers,
         }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -171,6 +172,7 @@ def left(wave: Wave, site: Site, space: str, reads: Reads) -> Advice:
         site,
         {
             "other_line": first.line,
+            "other_column": first.column,
             "other_warp": warp % wave.geometry.warps,
             "other_lanes": tuple(int(lane) & 31 for lane in writers),
             "space": space,
@@ -181,32 +183,60 @@ def left(wave: Wave, site: Site, space: str, reads: Reads) -> Advice:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """Instructions that few lanes run: their lines, how often warps ran them, and lanes a time."""
+
+    lines: tuple[int, ...]
+    warps: int
+    lanes: float
+    #: the lanes come here, but their guards are false
+    guarded: bool
+
+    @property
+    def cost(self) -> int:
+        """Instructions of warps."""
+        return self.warps * len(self.lines)
+
+
 def inactive(activity: Activity, geometry: Geometry) -> list[Advice]:
-    """The blocks that cost most of those that few lanes run."""
-    launched = geometry.threads / geometry.warps
+    """The stretches that cost most of those that few lanes run."""
+    few = _FEW * geometry.threads / geometry.warps
     total = activity.instructions
-    found = []
+    found: list[_Work] = []
     for block, warps in activity.warps.items():
-        cost = warps * block.length
-        few = block.lane_executions < _FEW * launched * warps
-        if few and warps >= _EXECUTIONS and cost >= _SHARE * total and block.lines:
-            found.append((cost, block, warps))
-    found.sort(key=lambda entry: (-entry[0], entry[1].lines))
-    return [_inactive(block, warps, cost / total) for cost, block, warps in found[:_BLOCKS]]
+        if warps >= _EXECUTIONS:
+            found += _little(block, warps, few)
+    found = [work for work in found if work.cost >= _SHARE * total]
+    found.sort(key=lambda work: (-work.cost, work.lines))
+    return [_inactive(work, work.cost / total) for work in found[:_BLOCKS]]
 
 
-def _inactive(block: Block, warps: int, share: float) -> Advice:
-    first, last = min(block.lines), max(block.lines)
+def _little(block: Block, warps: int, few: float) -> Iterator[_Work]:
+    """What of a block fewer lanes than ``few`` run: all of it, or instructions with guards."""
+    lanes = block.lane_executions / warps
+    if lanes < few:
+        if block.lines:
+            yield _Work(block.lines, warps, lanes, False)
+        return
+    idle = [use for use in block.guarded if use.works and use.lanes < few * warps]
+    if idle:
+        lanes = sum(use.lanes for use in idle) / (warps * len(idle))
+        yield _Work(tuple(use.line for use in idle), warps, lanes, True)
+
+
+def _inactive(work: _Work, share: float) -> Advice:
+    first, last = min(work.lines), max(work.lines)
     where = f"line {first}" if first == last else f"lines {first} to {last}"
-    site: Site | _Line = _Line(first)
+    what = "have a true guard" if work.guarded else "are active"
     return Advice(
         "low-activity",
-        f"{where}: {block.lane_executions / warps:.1f} of 32 lanes are active on average, in"
-        f" {warps * block.length:,} warp instructions ({share:.0%} of the launch)",
-        site,
+        f"{where}: {work.lanes:.1f} of 32 lanes {what} on average, in"
+        f" {work.cost:,} warp instructions ({share:.0%} of the launch)",
+        _Line(first),
         {
-            "count": warps,
-            "help": "give the work of a branch to whole warps, or to all lanes by turns",
+            "count": work.warps,
+            "help": "give the work of a branch or guard to whole warps, or to all lanes by turns",
         },
     )
 
