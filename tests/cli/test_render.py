@@ -70,6 +70,7 @@ class TestFormats:
             "k.ptx:1:0: trap: 1 [PTX301]\n2 more findings; --print-limit 0 shows all\n"
             "k.ptx: 'k' on sm_80: trap (3 errors)\n"
         )
+        assert "\n1 more finding; " in render_report(many, SOURCE, "concise", limit=2)
         assert len(render_report(many, SOURCE, "concise", limit=0).splitlines()) == 4
 
     def test_warnings_leave_the_verdict(self) -> None:

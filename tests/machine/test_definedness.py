@@ -85,6 +85,13 @@ def test_it_does_not_matter_here(run: Any, use: str) -> None:
     assert run(OWN + "    " + use, declare=declare)[0].verdict == "clean"
 
 
+@pytest.mark.parametrize("guard", ["@%p5", "@!%p5", "@ ! %p5"])
+def test_the_column_of_a_guarded_instruction(run: Any, guard: str) -> None:
+    """A statement begins at the @ of its guard."""
+    finding = _only(run(f"  {guard} st.global.u32 [%mine], %t;")[0])
+    assert finding.column == 3
+
+
 def test_the_line_of_the_use_and_the_lanes(run: Any) -> None:
     body = (
         "    setp.lt.u32 %p1, %t, 4;\n    @%p1 mov.u32 %r20, 1;\n    st.global.u32 [%mine], %r20;"
