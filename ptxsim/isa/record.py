@@ -292,6 +292,8 @@ class Instruction:
     propagates: ClassVar[tuple[str, ...]] = ()
     #: The operand that receives what was read from memory, undefined bits included.
     receives: ClassVar[str] = ""
+    #: Its result can have undefined bits though its sources have none, which its step then marks.
+    loses: ClassVar[bool] = False
     #: Operands that are wmma fragments, whose tags the record itself keeps.
     fragment_operands: ClassVar[tuple[str, ...]] = ()
     #: Operands of which only some lanes count, so that the record checks them by itself.

@@ -246,6 +246,9 @@ def _report(
             help=f"write {origin.name} on every path that leads here", **part,
         )  # fmt: skip
         return
+    if origin.class_ == "mask-mismatch":
+        _report_absent(group, origin, bad, site, part)
+        return
     where, values = _where(group, origin, bad)
     use = f"'{site.text}' at line {site.line} uses it"
     if origin.site is site:
@@ -262,6 +265,30 @@ def _report(
         **values,
         **part,
     )  # fmt: skip
+
+
+def _report_absent(
+    group: Group, origin: Origin, bad: BoolArray, site: Site, part: dict[str, Any]
+) -> None:
+    """A value that a shuffle took from a lane which did not take part matters."""
+    shuffle, given = origin.site, origin.given
+    assert shuffle is not None and given is not None
+    readers = np.flatnonzero(given >= 0)
+    lane = int(group.lanes[bad][0])
+    if given[lane] < 0:  # another lane has passed the value on
+        lane = int(readers[np.searchsorted(readers, lane) % len(readers)])
+    group.finding(
+        origin.class_,
+        f"lane {lane & 31} reads lane {given[lane]}, which does not take part in '{shuffle.text}';"
+        f" '{site.text}' at line {site.line} uses the value",
+        shuffle,
+        bad,
+        help="name the source lane in the member mask and let it execute the instruction, or do"
+        " not use the value",
+        other_line=site.line,
+        other_column=site.column,
+        **part,
+    )
 
 
 def _where(group: Group, origin: Origin, bad: BoolArray) -> tuple[str, dict[str, Any]]:

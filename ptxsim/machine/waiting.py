@@ -51,7 +51,7 @@ def deadlock(
 ) -> None:
     """Report loops that can never end; the report ends the launch."""
     barriers = wave.service("mbarriers")
-    found = None
+    found: tuple[Mbarrier, Site, Array] | None = None
     stops: list[tuple[Group, Site | None, str]] = []
     for group in later:
         group.compact(group.block.live)
@@ -62,7 +62,7 @@ def deadlock(
     stops += [(g, g.block.site, f"'{g.block.site.text}'") for g in waiting if g.block.site]
     stops += [(g, a.site, f"barrier {a.barrier}") for g, a in parked]
     if found is not None:
-        _mbarrier_deadlock(wave, *found, stops)
+        _mbarrier_deadlock(wave, found, stops)
     group = later[0]
     others = [site for _, site, _ in stops[1:] if site is not None]
     where = "; ".join(f"others at line {s.line} ('{s.text}')" for s in others[:3])
@@ -81,8 +81,11 @@ def deadlock(
 
 
 def _mbarrier_deadlock(
-    wave: Wave, b: Mbarrier, site: Site, lanes: Array, stops: list[tuple[Group, Site | None, str]]
+    wave: Wave,
+    found: tuple[Mbarrier, Site, Array],
+    stops: list[tuple[Group, Site | None, str]],
 ) -> None:
+    b, site, lanes = found
     message = (
         f"'{site.text}' waits for ever: the mbarrier of line {b.site.line}, at shared address"
         f" {_offset(wave, b)}, is in {b}, and no thread or copy can change that"

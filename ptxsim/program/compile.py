@@ -360,7 +360,7 @@ class _Steps:
         after = [*b.after, *([bind_receipt(b)] if record.receives else ())]
         self.steps += [*before, *middle, *after]
         self.tracked += [*before, *effects, *middle, *results, *after]
-        if record.receives:
+        if record.receives or record.loses:
             self._stretch()
 
     def observe_guard(self, b: InstructionBinder) -> None:

@@ -556,6 +556,95 @@ def test_a_shuffle_takes_undefined_bits_along(run: Any) -> None:
     assert run(body.format("setp.lt.u32 %p3, %t, 30; @%p3"))[0].verdict == "clean"
 
 
+class TestShuffleOfLanesThatAreNotThere:
+    """ISA, shfl.sync: what is read of a lane outside of the mask, or of one that has exited, is
+    undefined; a kernel that does not use it is right."""
+
+    #: a sum over 8 lanes: lanes 4 to 7 read the lanes 8 to 11 in the first step, and so on
+    TREE = """
+    setp.ge.u32 %p1, %t, 8;
+    @%p1 bra END;
+    mov.u32 %r1, %t;
+    shfl.sync.down.b32 %r2, %r1, 4, 31, 0xff; add.u32 %r1, %r1, %r2;
+    shfl.sync.down.b32 %r2, %r1, 2, 31, 0xff; add.u32 %r1, %r1, %r2;
+    shfl.sync.down.b32 %r2, %r1, 1, 31, 0xff; add.u32 %r1, %r1, %r2;
+    setp.eq.u32 %p2, %t, 0;
+    {} st.global.u32 [%mine], %r1;
+END:"""
+
+    @pytest.mark.parametrize("schedule", SCHEDULES)
+    def test_a_sum_of_which_one_lane_is_used(self, run: Any, schedule: str) -> None:
+        report, out = run(self.TREE.format("@%p2"), schedule=schedule)
+        assert (report.verdict, out[0]) == ("clean", 28)
+
+    def test_a_sum_that_all_lanes_store(self, run: Any) -> None:
+        report, _ = run(self.TREE.format(""))
+        # 4 to 7 read 8 to 11 in the first step; 2 and 3 read 4 and 5 in the second, 1 reads 2 in
+        # the last, and 0 reads each lane before it is lost
+        found = {f.line: f for f in report.findings}
+        assert {f.class_ for f in found.values()} == {"mask-mismatch"}
+        lanes = sorted(lane for f in found.values() for lane in f.lanes)
+        assert lanes == [1, 2, 3, 4, 5, 6, 7]
+        first = found[min(found)]
+        assert first.message == (
+            "lane 4 reads lane 8, which does not take part in 'shfl.sync.down.b32';"
+            f" 'st.global.u32' at line {first.other_line} uses the value"
+        )
+        assert first.other_line == first.line + 4
+
+    def test_groups_that_come_at_once(self, run: Any) -> None:
+        """Both halves execute one instruction with masks of their own; lane 15 reads lane 16."""
+        body = """
+    setp.lt.u32 %p1, %t, 16;
+    selp.b32 %r1, 0xffff, 0xffff0000, %p1;
+    shfl.sync.down.b32 %r2, %t, 1, 31, %r1;
+    and.b32 %r3, %t, 15; setp.lt.u32 %p2, %r3, 15;
+    {} st.global.u32 [%mine], %r2;"""
+        assert run(body.format("@%p2"))[0].verdict == "clean"
+        finding = _only(run(body.format(""))[0])
+        assert (finding.class_, finding.lanes) == ("mask-mismatch", (15,))
+
+    def test_lanes_that_have_exited(self, run: Any) -> None:
+        body = """
+    setp.ge.u32 %p1, %t, 24;
+    @%p1 exit;
+    shfl.sync.down.b32 %r1, %t, 8, 31, -1;
+    setp.lt.u32 %p2, %t, 16;
+    {} st.global.u32 [%mine], %r1;"""
+        report, out = run(body.format("@%p2"))
+        assert (report.verdict, out[:16].tolist()) == ("clean", list(range(8, 24)))
+        finding = _only(run(body.format(""))[0])
+        assert (finding.class_, finding.lanes) == ("mask-mismatch", tuple(range(16, 24)))
+
+    def test_the_value_is_passed_on(self, run: Any) -> None:
+        """Lane 7 reads lane 8; lane 0 reads that value of lane 7, and memory takes it along."""
+        body = (
+            OWN
+            + """
+    setp.ge.u32 %p1, %t, 8;
+    @%p1 bra END;
+    shfl.sync.down.b32 %r1, %t, 1, 31, 0xff;
+    shfl.sync.idx.b32 %r1, %r1, 7, 31, 0xff;
+    st.shared.u32 [%r10], %r1;
+    ld.shared.u32 %r2, [%r10];
+    st.global.u32 [%mine], %r2;
+END:"""
+        )
+        finding = _only(run(body, declare=SHARED)[0])
+        assert (finding.class_, finding.count) == ("mask-mismatch", 8)
+        assert finding.message.startswith("lane 7 reads lane 8, which does not take part")
+        assert finding.other_line == finding.line + 4
+
+    def test_without_undefined_bits_it_is_told_at_once(self, run: Any) -> None:
+        report, _ = run(self.TREE.format("@%p2"), tools="synccheck")
+        # the readers of the three steps: 4 to 7, 6 and 7, 7
+        assert [(f.class_, f.lanes, f.other_line) for f in report.findings] == [
+            ("mask-mismatch", (4, 5, 6, 7), None),
+            ("mask-mismatch", (6, 7), None),
+            ("mask-mismatch", (7,), None),
+        ]
+
+
 def test_copies_of_undefined_bytes(run: Any) -> None:
     body = (
         OWN
