@@ -26,7 +26,10 @@ __all__ = ["Barriers"]
 class _State:
     here: BoolArray
     predicate: BoolArray
+    #: by CTA: threads that it opens for, -1 for all, 0 while none has come
     expected: Array
+    #: by CTA: bar.red has come, or bar.sync and bar.arrive
+    reduces: BoolArray
     parked: list[tuple[Group, Arrival]] = field(default_factory=list)
     site: Site | None = None
 
@@ -87,7 +90,7 @@ class Barriers:
         if state is None:
             state = self._states[a.barrier] = _State(
                 np.zeros(wave.size, bool), np.zeros(wave.size, bool),
-                np.zeros(len(wave.ctas), np.int64),
+                np.zeros(len(wave.ctas), np.int64), np.zeros(len(wave.ctas), bool),
             )  # fmt: skip
         self._join(state, group, a)
         if a.waits:
@@ -136,6 +139,20 @@ class Barriers:
                 other_column=first.column,
                 fatal=True,
             )
+        if ((before != 0) & (state.reduces[ctas] != bool(a.reduce))).any():
+            first = state.site
+            assert first is not None
+            group.finding(
+                "barrier-args",
+                f"'{a.site.text}' meets '{first.text}' of line {first.line} at barrier"
+                f" {a.barrier}: bar.red does not mix with bar.sync and bar.arrive",
+                a.site,
+                help="let all threads of the barrier execute bar.red, or none",
+                other_line=first.line,
+                other_column=first.column,
+                fatal=True,
+            )
+        state.reduces[ctas] = bool(a.reduce)
         state.expected[ctas] = np.where(before > 0, before, expected)
         state.site = a.site
         state.here[group.lanes] = True

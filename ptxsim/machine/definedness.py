@@ -186,7 +186,7 @@ def store_unknown(group: Group, p: Place, at: Array, word: int, bits: Array, ori
 
 _CURES = {
     "global": "initialise the buffer, or write it before it is read",
-    "shared": "write all that is read, and wait for the copies, before it is read",
+    "shared": "write all of it before it is read; if a copy does so, wait for the copy",
 }
 
 
@@ -234,13 +234,14 @@ def _report(
     group: Group, origin: Origin, bad: BoolArray, site: Site, name: str, part: dict[str, Any]
 ) -> None:
     if origin.site is None:
-        what = f"register {origin.name}, which was never written"
+        owner = "" if origin.function == group.routine.name else f" of '{origin.function}'"
+        what = f"register {origin.name}{owner}, which was never written"
         if not name:
             what = f"writes what comes from {what}"
-        elif name == origin.name:
+        elif name == origin.name and not owner:
             what = f"uses {what}"
         else:
-            what = f"uses register {name}, which depends on {origin.name}, which was never written"
+            what = f"uses register {name}, which depends on {what}"
         group.finding(
             origin.class_, f"'{site.text}' {what}", site, bad,
             help=f"write {origin.name} on every path that leads here", **part,
@@ -258,7 +259,7 @@ def _report(
         f"reads {where}, which was never written; {use}",
         origin.site,
         bad,
-        help=_CURES.get(origin.name, "write all that is read before it is read"),
+        help=_CURES.get(origin.name, "write all of it before it is read"),
         other_line=None if origin.site is site else site.line,
         other_column=0 if origin.site is site else site.column,
         space=origin.name,
@@ -312,6 +313,9 @@ def _where(group: Group, origin: Origin, bad: BoolArray) -> tuple[str, dict[str,
         name = allocation.name if allocation else "?"
         offset = at - (allocation.start if allocation else 0)
         return f"byte {offset} of '{name}'", {"address": wave.memory.base + at}
+    assert origin.site is not None
+    if origin.name == "local" and origin.site.text.startswith("ld.param"):
+        note = " (a parameter)"
     return f"{origin.name} address {at:#x}{note}", {"address": at}
 
 

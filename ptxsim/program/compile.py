@@ -110,7 +110,7 @@ class _Compiler:
         nodes = [self._nodes(*self.ranges[b.index]) for b in self.blocks]
         succ = [self._successors(b) for b in self.blocks]
         defined = 0
-        for p in (*self.function.parameters, *self.function.results):
+        for p in self.function.parameters:
             if isinstance(p, Register):
                 defined |= 1 << p.index
         results = [r.index for r in self.function.results if isinstance(r, Register)]
@@ -155,7 +155,7 @@ class _Compiler:
         return {
             register: (
                 ~self.places.template[register],
-                np.array([origins.register(names[register])], np.int32),
+                np.array([origins.register(names[register], self.function.name)], np.int32),
             )
             for register in _bits(maybe_undefined(nodes, succ, defined, every))
         }

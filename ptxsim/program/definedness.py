@@ -47,6 +47,8 @@ class Origin:
     #: what lies there
     given: Array | None = None
     describe: Callable[[int], str] | None = None
+    #: whose register it is
+    function: str = ""
 
     def addresses(self, lanes: int) -> Array:
         """``at`` for a wave of so many lanes, to be changed."""
@@ -68,9 +70,9 @@ class Origins:
     known: list[Origin] = field(default_factory=lambda: [Origin("", "")])
     _numbers: dict[tuple[str, int], int] = field(default_factory=dict)
 
-    def register(self, name: str) -> int:
-        """A register that is read before it is written."""
-        self.known.append(Origin("uninit-register", name))
+    def register(self, name: str, function: str) -> int:
+        """A register of a function that is read before it is written."""
+        self.known.append(Origin("uninit-register", name, function=function))
         return len(self.known) - 1
 
     def load(self, space: str, site: Site) -> int:

@@ -182,6 +182,33 @@ def test_misuse(run: Any, body: str, message: str) -> None:
     assert message in report.findings[0].message
 
 
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("other", ["bar.sync 1, 64", "bar.arrive 1, 64"])
+def test_reductions_do_not_mix(run: Any, other: str, schedule: str) -> None:
+    """ISA, bar: red with sync or arrive on one active barrier is unpredictable."""
+    body = """
+    setp.lt.u32 %p1, %t, 32;
+    @%p1 bra A;
+    bar.red.popc.u32 %r1, 1, 64, %p1; bra END;
+A:  {};
+END:"""
+    (finding,) = run(body.format(other), block=64, schedule=schedule)[0].findings
+    assert finding.class_ == "barrier-args"
+    assert "does not mix" in finding.message
+    assert {finding.line, finding.other_line} in ({n, n + 1} for n in range(99))
+    red = body.format("bar.red.or.pred %p2, 1, 64, %p1")
+    assert run(red, block=64, schedule=schedule)[0].verdict == "clean"
+
+
+def test_reductions_and_others_by_turns(run: Any) -> None:
+    body = """
+    setp.lt.u32 %p1, %t, 40;
+    bar.sync 0; bar.red.popc.u32 %r1, 0, %p1; bar.sync 0;
+    st.global.u32 [%mine], %r1;"""
+    report, out = run(body, block=64)
+    assert (report.verdict, out.tolist()) == ("clean", [40] * 64)
+
+
 def test_barriers_of_different_ctas_are_independent(run: Any) -> None:
     body = """
     mov.u32 %r1, %ctaid.x; mov.u32 %r2, 0;

@@ -485,6 +485,33 @@ def test_calls_carry_registers(run: Any, schedule: str) -> None:
     assert (finding.class_, finding.lanes) == ("uninit-register", (30, 31))
 
 
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_a_result_that_some_lanes_do_not_write(run: Any, schedule: str) -> None:
+    before = """.func (.reg .b32 r) f(.reg .b32 a)
+{ .reg .pred p; setp.lt.u32 p, a, 8; @p mov.u32 r, a; ret; }
+"""
+    body = """
+    mov.u32 %r1, 0;
+    call (%r1), f, (%t);
+    {} st.global.u32 [%mine], %r1;"""
+    finding = _only(run(body.format(""), before=before, schedule=schedule)[0])
+    assert (finding.class_, finding.lanes) == ("uninit-register", tuple(range(8, 32)))
+    assert finding.message == (
+        "'st.global.u32' writes what comes from register r of 'f', which was never written"
+    )
+    some = body.format("setp.lt.u32 %p1, %t, 8; @%p1")
+    report, out = run(some, before=before, schedule=schedule)
+    assert (report.verdict, out[7]) == ("clean", 7)
+
+
+def test_a_result_of_a_function_that_traps_instead(run: Any) -> None:
+    before = """.func (.reg .b32 r) f(.reg .b32 a)
+{ .reg .pred p; setp.lt.u32 p, a, 32; @p bra L; trap; L: mov.u32 r, a; ret; }
+"""
+    body = "    call (%r1), f, (%t);\n    st.global.u32 [%mine], %r1;"
+    assert run(body, before=before)[0].verdict == "clean"
+
+
 @pytest.mark.parametrize(("part", "clean"), [(0, False), (4, True)])
 def test_calls_carry_parameters(run: Any, part: int, clean: bool) -> None:
     body = f"""
@@ -498,6 +525,7 @@ def test_calls_carry_parameters(run: Any, part: int, clean: bool) -> None:
         assert (report.verdict, out[9]) == ("clean", 9)
     else:
         assert _only(report).class_ == "uninit-local"
+        assert "(a parameter), which was never written" in _only(report).message
     stored = body.replace(f"[a+{part}], %t", "[a+4], %r20")
     assert _only(run(stored, before=FUNCTIONS)[0]).class_ == "uninit-register"
 
