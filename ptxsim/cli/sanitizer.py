@@ -9,7 +9,7 @@ from ..diagnostics import Severity, Source
 from ..report import Finding, Report
 from .clean import one_line
 from .places import statement
-from .text import party, place, whereabouts
+from .text import has_parties, party, place, whereabouts
 
 __all__ = ["render_sanitizer"]
 
@@ -45,7 +45,8 @@ def _finding(f: Finding, report: Report, source: Source | None) -> Iterator[str]
         yield f"    address {f.address:#x} in {f.space or 'generic'} memory"
     if f.other_line is not None:
         column = f":{f.other_column}" if f.other_column else ""
-        yield f"    other party at {report.file}:{f.other_line}{column}"
+        what = "other party" if has_parties(f) else "other line"
+        yield f"    {what} at {report.file}:{f.other_line}{column}"
         yield from _code(source, f.other_line, f.other_column)
         other = party(f.other_cta, f.other_warp, f.other_lanes)
         if other:

@@ -40,7 +40,7 @@ class TestFormats:
             "k.ptx:3:5: error: race-shared: two threads, one byte: 50% [PTX310]\n"
             "    3 |     ld.shared.u32 %r3, [%r4];\n"
             "      |     ^~~~~~~~~~~~~~~~~~~~~~~~\n"
-            "  where: cta (0,0,0) and 1 others, warp 1, lanes 0-2,7, shared address 0x10,"
+            "  where: cta (0,0,0) and 1 other, warp 1, lanes 0-2,7, shared address 0x10,"
             " 31 occurrences\n"
             "  other: k.ptx:2\n"
             "    2 |     st.shared.u32 [%r1], %r2;   // first\n"
