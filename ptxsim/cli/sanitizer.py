@@ -24,7 +24,9 @@ def render_sanitizer(
     quiet: bool = False,
 ) -> str:
     """Some findings, a word on further ones, and unless ``quiet`` who speaks and the totals."""
-    head = f"PTXSIM {__version__}: {report.file}, entry {report.entry}, target {report.target}"
+    head = f"PTXSIM {__version__}: {report.file}"
+    if report.entry:
+        head += f", entry {report.entry}, target {report.target}"
     lines: list[str] = [] if quiet else [head]
     for f in findings:
         lines += [*_finding(f, report, source), ""]
@@ -36,7 +38,7 @@ def render_sanitizer(
 
 def _finding(f: Finding, report: Report, source: Source | None) -> Iterator[str]:
     yield f"{f.severity.value.capitalize()} {f.class_} [{f.code}]: {f.message}"
-    yield f"    at {place(f, report.file)} in {report.entry}"
+    yield f"    at {place(f, report.file)}" + (f" in {report.entry}" if report.entry else "")
     yield from _code(source, f.line, f.column)
     who = whereabouts(f)
     if who:

@@ -27,7 +27,8 @@ _LEFT_OUT = {"baseline": "in the baseline", "comment": "ignored by comments",
 
 def summary(report: Report) -> str:
     """The verdict in one line, and in further ones what was left out of it."""
-    where = one_line(f"{report.file}: '{report.entry}' on {report.target}")
+    what = f": '{report.entry}' on {report.target}" if report.entry else ""
+    where = one_line(f"{report.file}{what}")
     counts = [
         (sum(f.severity is severity for f in report.findings), severity.value)
         for severity in Severity
@@ -48,7 +49,8 @@ def summary(report: Report) -> str:
 
 def place(finding: Finding, name: str) -> str:
     """``file:line:column`` as far as the finding has them."""
-    return one_line(f"{name}:{finding.line}:{finding.column}" if finding.line else name)
+    line = f":{finding.line}{_column(finding.column)}" if finding.line else ""
+    return one_line(f"{name}{line}")
 
 
 def concise(f: Finding, name: str) -> str:

@@ -169,6 +169,16 @@ class TestJunit:
         assert root.attrib == {"name": "ptxsim", "tests": "3", "failures": "1", "errors": "1"}
         assert [c.get("name") for c in root.iter("testcase")] == ["k", "k", "assemble"]
         assert [e.get("type") for e in root.iter("error")] == ["static-error"]
+        said = [e.text for e in root.iter("system-out")]
+        assert said[2] == "b.ptx: static-error (1 error)"
+
+    def test_what_does_not_assemble_names_no_entry(self) -> None:
+        broken = Report("b.ptx", "", "", (Finding("static-error", "PTX103", "no", 1, 3),))
+        assert render_report(broken, None, "sanitizer").splitlines()[:3] == [
+            f"========= PTXSIM {__version__}: b.ptx",
+            "========= Error static-error [PTX103]: no",
+            "=========     at b.ptx:1:3",
+        ]
 
 
 def validator() -> Draft4Validator:

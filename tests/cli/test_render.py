@@ -67,7 +67,7 @@ class TestFormats:
     def test_limit(self) -> None:
         many = report(*(Finding("trap", "PTX301", str(i), i) for i in (1, 2, 3)))
         assert render_report(many, SOURCE, "concise", limit=1) == (
-            "k.ptx:1:0: trap: 1 [PTX301]\n2 more findings; --print-limit 0 shows all\n"
+            "k.ptx:1: trap: 1 [PTX301]\n2 more findings; --print-limit 0 shows all\n"
             "k.ptx: 'k' on sm_80: trap (3 errors)\n"
         )
         assert "\n1 more finding; " in render_report(many, SOURCE, "concise", limit=2)
