@@ -119,7 +119,7 @@ def _offset(wave: Wave, b: Mbarrier) -> str:
 
 def _cure(b: Mbarrier) -> str:
     if b.pending and b.tx <= 0:
-        return "a phase needs as many arrivals as mbarrier.init counts; expect_tx is none"
+        return "a phase needs as many arrivals as mbarrier.init counts; expect_tx alone is not one"
     if b.tx:
         return "the bytes of expect_tx are those of the copies that signal the mbarrier"
     return "compare the phase that the wait asks for with the phases that arrivals complete"
