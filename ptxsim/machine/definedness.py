@@ -242,9 +242,10 @@ def _report(
             what = f"uses {what}"
         else:
             what = f"uses register {name}, which depends on {what}"
+        way = f"through '{origin.function}'" if owner else "that leads here"
         group.finding(
             origin.class_, f"'{site.text}' {what}", site, bad,
-            help=f"write {origin.name} on every path that leads here", **part,
+            help=f"write {origin.name} on every path {way}", **part,
         )  # fmt: skip
         return
     if origin.class_ == "mask-mismatch":

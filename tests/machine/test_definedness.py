@@ -499,6 +499,7 @@ def test_a_result_that_some_lanes_do_not_write(run: Any, schedule: str) -> None:
     assert finding.message == (
         "'st.global.u32' writes what comes from register r of 'f', which was never written"
     )
+    assert finding.help == "write r on every path through 'f'"
     some = body.format("setp.lt.u32 %p1, %t, 8; @%p1")
     report, out = run(some, before=before, schedule=schedule)
     assert (report.verdict, out[7]) == ("clean", 7)

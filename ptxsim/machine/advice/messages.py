@@ -167,8 +167,8 @@ def left(wave: Wave, site: Site, space: str, reads: Reads) -> Advice:
     writers = np.unique(reads.writers[reads.writers >> 5 == warp])
     return Advice(
         "exited-store",
-        f"reads what '{first.text}' at line {first.line} stored in a thread that then ended: it did"
-        " not come to the barrier between them, which so need not order its stores",
+        f"reads what '{first.text}' at line {first.line} stored in a thread that then ended: the"
+        " barrier between them, to which it did not come, need not order its stores",
         site,
         {
             "other_line": first.line,
