@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ..diagnostics import Severity
 from .parallel_synchronization import MaskedCollective
 from .protocol import Array, BoolArray, Registers, Step
 from .record import Form, Instruction, Mods, instruction
@@ -105,7 +106,7 @@ class _Shuffle(Instruction):
 def _lose(g: Any, lanes: BoolArray, source: Array, mark: Any, site: Any) -> None:
     """What lanes take from a lane that is not here is undefined: reported where it matters.
 
-    Where undefined bits are not followed it is reported at once.
+    Where undefined bits are not followed, nobody knows whether it does: a warning.
     """
     unknown = g.absent(lanes, source, site)
     if unknown is not None:
@@ -118,7 +119,9 @@ def _lose(g: Any, lanes: BoolArray, source: Array, mark: Any, site: Any) -> None
         f" '{site.text}'",
         site,
         lanes,
-        help="name the source lane in the member mask and let it execute the instruction",
+        help="name the source lane in the member mask and let it execute the instruction; with"
+        " initcheck only values that are used are reported",
+        severity=Severity.WARNING,
     )
 
 
