@@ -201,6 +201,42 @@ def test_bank_conflict_and_the_padding_that_removes_it(run: Any) -> None:
     assert advice(run(**column(132), tools="advice")[0]) == {}
 
 
+#: An access to the first 16 bytes.
+WIDE = "st.shared.v4.u32 [s], {%t, %t, %t, %t};"
+
+
+@pytest.mark.parametrize(
+    "wide",
+    [
+        "st.shared.v4.u32 [%r1], {%t, %t, %t, %t};",
+        "mad.wide.u32 %rd1, %t, 0, %in; cp.async.cg.shared.global [%r1], [%rd1], 16;"
+        " cp.async.wait_all;",
+    ],
+)
+def test_padding_leaves_wide_accesses_aligned(run: Any, wide: str) -> None:
+    """A column of words of rows of 128 bytes needs 4 bytes more, which parts no row by 16."""
+    given = column(128)
+    body = given["body"].replace("st.shared.u32", f"{wide}\n    bar.sync 0; st.shared.u32")
+    report, _ = run(body, declare=given["declare"], tools="advice")
+    found = {f.line: f for f in report.findings if f.class_ == "bank-conflict"}
+    assert found[BODY + 1].help == (
+        "the lanes' rows are 128 bytes apart; 132 bytes apart (4 of padding to a row) this"
+        f" instruction has no conflict; if these are the rows of line {BODY}, its 16 bytes must"
+        " stay aligned: swizzle them instead"
+    )
+
+
+def test_padding_for_a_wide_access_is_taken_where_it_helps(run: Any) -> None:
+    """A word of each of 8 rows of 128 bytes: 4 bytes more part them, and so do 16."""
+    given = column(128)
+    body = given["body"].replace("st.shared", "setp.lt.u32 %p1, %t, 8; {} @%p1 st.shared")
+    for wide, end in (("", "132 bytes apart (4 of"), (WIDE, "144 bytes apart (16 of")):
+        report, _ = run(body.format(wide), declare=given["declare"], tools="advice,memcheck")
+        (found,) = (f for f in report.findings if f.class_ == "bank-conflict")
+        assert found.help is not None
+        assert found.help.endswith(f"{end} padding to a row) this instruction has no conflict")
+
+
 def test_more_warps_and_ctas_count_alike(run: Any) -> None:
     body = """
     mov.u32 %r0, s; and.b32 %r2, %t, 31; mad.lo.u32 %r1, %r2, 16, %r0;
@@ -609,6 +645,11 @@ class TestPadding:
 
     def test_a_column_of_a_tile(self) -> None:
         assert padding([(128 * LANE, self.ALL)], 4) == (128, 4)
+        # 8 rows of words: any multiple of 16 that is odd in units of 16 parts them
+        eight = LANE < 8
+        assert padding([(128 * LANE * eight, eight)], 4) == (128, 4)
+        assert padding([(128 * LANE * eight, eight)], 4, 16) == (128, 16)
+        assert padding([(128 * LANE, self.ALL)], 4, 16) is None
 
     def test_rows_that_are_read_whole(self) -> None:
         # ldmatrix.x4 of 16 x 16 halves, rows of 32 bytes: lanes 16 to 31 have the right half

@@ -213,11 +213,14 @@ class Advisor(Watch):
 
     def _advice(self, wave: Wave) -> list[Advice]:
         found: list[Advice | None] = []
-        for tally in self.tallies.values():
-            if tally is not None:
-                shared = tally.space == "shared"
-                found.append(messages.conflicts(tally, wave) if shared
-                             else messages.scattered(tally, wave))  # fmt: skip
+        tallies = [t for t in self.tallies.values() if t is not None]
+        shared = [t for t in tallies if t.space == "shared" or t.kind == "copy"]
+        for tally in tallies:
+            if tally.space == "shared":
+                widest = max(shared, key=lambda t: t.size)
+                found.append(messages.conflicts(tally, wave, widest))
+            else:
+                found.append(messages.scattered(tally, wave))
         for use in self.barriers.uses.values():
             if _opcode(use.site).startswith(_BARRIERS):
                 found.append(messages.idle(use))

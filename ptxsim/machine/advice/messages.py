@@ -53,8 +53,11 @@ class _Line:
 # --- shared memory --------------------------------------------------------------------------------
 
 
-def conflicts(t: Tally, wave: Wave) -> Advice | None:
-    """Bank conflicts of an instruction, and the padding that removes them."""
+def conflicts(t: Tally, wave: Wave, widest: Tally) -> Advice | None:
+    """Bank conflicts of an instruction, and the padding that removes them.
+
+    ``widest`` has the largest accesses to shared memory, which may be to the same rows.
+    """
     if t.cost < _WAVEFRONTS * t.best or t.worst is None:
         return None
     average, best = t.cost / t.requests, t.best / t.requests
@@ -69,21 +72,31 @@ def conflicts(t: Tally, wave: Wave) -> Advice | None:
     return Advice(
         "bank-conflict", message, t.site,
         {
-            **more, "help": _parted(t), "space": "shared", "ways": t.ways,
+            **more, "help": _parted(t, widest), "space": "shared", "ways": t.ways,
             "banks": _histogram(pattern, t.worst.start, t.size),
             "requests": t.requests, "wavefronts": t.cost, "fewest": t.best,
         },
     )  # fmt: skip
 
 
-def _parted(t: Tally) -> str:
-    cure = padding(list(t.patterns.values()), t.size) if t.known else None
+def _parted(t: Tally, widest: Tally) -> str:
+    patterns = list(t.patterns.values())
+    cure = padding(patterns, t.size) if t.known else None
+    note = ""
+    if cure is not None and cure[0] % widest.size == 0 and cure[1] % widest.size:
+        aligned = padding(patterns, t.size, widest.size)
+        if aligned is None:
+            note = (
+                f"; if these are the rows of line {widest.site.line}, its {widest.size} bytes must"
+                " stay aligned: swizzle them instead"
+            )
+        cure = aligned or cure
     if cure is None:
         return "lay the data out so that lanes of one phase reach different banks, or swizzle it"
     pitch, more = cure
     return (
         f"the lanes' rows are {pitch} bytes apart; {pitch + more} bytes apart ({more} of padding"
-        " to a row) this instruction has no conflict"
+        f" to a row) this instruction has no conflict{note}"
     )
 
 
