@@ -199,6 +199,7 @@ class Kernel:
             initcheck=bool(chosen & {"all", "initcheck"}),
             watch=combine([*self._checks(chosen, args, geometry), *watches]),
             tags=None if advisor is None else _tags(self.module.typed),
+            count_guards=advisor is not None,
         )
 
         def sink(class_: str, *rest: Any, **more: Any) -> None:

@@ -39,7 +39,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("ptxsim", "PTX kernels on the simulator")
     group.addoption(
         "--ptxsim-schedules", type=int, default=0, metavar="N",
-        help="repeat each launch of ptx_launch on N random schedules and compare the buffers",
+        help="repeat launches of ptx_launch on adverse and N random schedules and compare buffers",
     )  # fmt: skip
     group.addoption(
         "--ptxsim-gpu", action="store_true",
@@ -77,7 +77,7 @@ def ptx_launch(pytestconfig: pytest.Config) -> PtxLaunch:
 class PtxLaunch:
     """Launches kernels for tests; the value of the fixture ``ptx_launch``.
 
-    ``schedules`` is how many random schedules each launch is repeated on.
+    ``schedules`` is how many random schedules each launch is repeated on, after adverse ones.
     """
 
     def __init__(self, schedules: int = 0) -> None:
@@ -105,6 +105,8 @@ class PtxLaunch:
         :class:`PtxError` if the PTX is invalid.
         """
         __tracebackhide__ = True
+        from .cli.exploration import further_schedules
+
         try:
             wanted = _classes(expect)
             module = self._assembled(ptx, target)
@@ -114,11 +116,12 @@ class PtxLaunch:
             launch |= {"grid": grid, "block": block}
             report = kernel.launch(args=args, **launch)
             _judge(report, module.source, wanted - {"schedule-dependent"})
-            for schedule in map("random:{}".format, range(count)):
+            first = launch.get("schedule", "default")
+            for schedule in further_schedules(count, first):
                 again = {**launch, "schedule": schedule}
                 other = kernel.launch(args=[_copy(a) for a in untouched], **again)
                 _judge(other, module.source, wanted - {"schedule-dependent"}, schedule)
-                different = _differences(report, other, schedule)
+                different = _differences(report, other, (first, schedule))
                 if different:
                     report.findings = (*report.findings, *different)
                     break
@@ -185,21 +188,21 @@ def _judge(report: Report, source: Source, wanted: frozenset[str], schedule: str
     raise AssertionError(f"{head}\n{render_report(report, source, 'full').rstrip()}")
 
 
-def _differences(first: Report, other: Report, schedule: str) -> list[Finding]:
-    """Findings of the buffers that two clean launches leave with different bits."""
+def _differences(first: Report, other: Report, schedules: tuple[str, str]) -> list[Finding]:
+    """Findings of the buffers that clean launches on two schedules leave with different bits."""
     import numpy as np
 
-    from .cli.compare import differs_by_schedule
     from .cli.elements import ELEMENT_TYPES
+    from .cli.exploration import differs_by_schedule
 
     if not (first.clean and other.clean):
         return []
     found = []
     for name, output in first.outputs.items():
-        pair = [np.asarray(o.array) for o in (other.outputs[name], output)]
+        pair = [np.asarray(o.array) for o in (output, other.outputs[name])]
         element = ELEMENT_TYPES.get(output.dtype)
         if element is None:  # structures and the like are compared as bytes
             element = ELEMENT_TYPES["u8"]
             pair = [array.reshape(-1).view(np.uint8) for array in pair]
-        found.append(differs_by_schedule(name, pair[0], pair[1], element, schedule))
+        found.append(differs_by_schedule(name, pair[0], pair[1], element, schedules))
     return [f for f in found if f is not None]

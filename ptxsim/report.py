@@ -81,6 +81,7 @@ FINDING_CODES: Mapping[str, str] = {
     "uncoalesced": "PTX391",
     "redundant-barrier": "PTX392",
     "low-activity": "PTX393",
+    "exited-store": "PTX394",
     "unsupported": "PTX400",
 }
 
@@ -89,6 +90,7 @@ FINDING_CODES: Mapping[str, str] = {
 PROFILER_NAMES: Mapping[str, str] = {
     "smsp__inst_executed.sum": "warp_instructions",
     "smsp__thread_inst_executed.sum": "thread_instructions",
+    "smsp__thread_inst_executed_pred_on.sum": "thread_instructions_predicated_on",
     "smsp__inst_executed_op_shared_ld.sum": "shared_load_requests",
     "smsp__inst_executed_op_shared_st.sum": "shared_store_requests",
     "smsp__inst_executed_op_ldsm.sum": "ldmatrix_requests",

@@ -58,7 +58,8 @@ def render_report(
         return render_reports([(report, source)], style)
     shown = report.findings[: limit or None]
     hidden = len(report.findings) - len(shown)
-    more = [f"{hidden} more findings; --print-limit 0 shows all"] if hidden else []
+    plural = "s" if hidden > 1 else ""
+    more = [f"{hidden} more finding{plural}; --print-limit 0 shows all"] if hidden else []
     if style == "sanitizer":
         from .sanitizer import render_sanitizer
 

@@ -6,7 +6,6 @@ import argparse
 import hashlib
 import json
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -70,7 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument(
         "--schedules",
         metavar="N",
-        help="also three adverse and N random ones; results are compared",
+        help="also the adverse ones and N random ones; results are compared",
     )
     how.add_argument("--max-instructions", metavar="N")
     how.add_argument("--wmma-rule", default="ptx", metavar="ptx|cuda",
@@ -272,35 +271,13 @@ def _mismatches(plan: Plan, report: Report) -> list[Finding]:
     return found
 
 
-#: Orders of lanes, warps and copies that a wrong kernel can least bear.
-_ADVERSARIAL = ("reverse", "warp-serial", "early-async")
-
-
 def _schedules(args: argparse.Namespace, plan: Plan, base: Report, known: Known) -> list[Finding]:
-    """Findings of further runs, and of buffers that come out different.
+    """What further schedules show."""
+    from .exploration import explore, further_schedules
 
-    The orders that provoke most come first: reversed, one warp after the other, copies that land
-    at once; then random ones.
-    """
-    from .compare import differs_by_schedule
-
-    seeds = args.schedules or 0
-    orders = [*_ADVERSARIAL, *(f"random:{seed}" for seed in range(seeds))] if seeds else []
-    for schedule in orders:
-        if schedule == args.schedule:
-            continue
-        other = _launch(args, plan, schedule, known)
-        if not other.clean:
-            return [replace(f, values={**f.values, "schedule": schedule}) for f in other.findings]
-        pairs = ((b, base.outputs[b.name], other.outputs[b.name]) for b in plan.bindings
-                 if b.is_buffer)  # fmt: skip
-        found = [
-            differs_by_schedule(b.name, o.array, first.array, b.spec.type, schedule)
-            for b, first, o in pairs
-        ]
-        if any(found):
-            return [f for f in found if f is not None]
-    return []
+    schedules = further_schedules(args.schedules or 0, args.schedule)
+    types = {b.name: b.spec.type for b in plan.bindings if b.is_buffer}
+    return explore(base, args.schedule, schedules, lambda s: _launch(args, plan, s, known), types)
 
 
 def _statistics(report: Report) -> str:

@@ -27,7 +27,7 @@ OTHER = "// <-- other"
 class Explanation:
     """All that is said about one code; ``class_`` is the class of the finding, if it is one.
 
-    XX ``prepare`` are what the example needs beside its text: options of ``ptxsim
+    ``options`` and ``prepare`` are what the example needs beside its text: options of ``ptxsim
     run``, and a shell command that makes its files.
     """
 
