@@ -28,7 +28,7 @@ of the file, from --args, or from the options; options win."""
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     add = parser.add_argument
-    add("file", metavar="FILE.ptx", help="the file, or - for standard input")
+    add("file", metavar="FILE", help="PTX, CUDA C++ (FILE.cu), or - for PTX on standard input")
     launch = parser.add_argument_group("launch")
     launch.add_argument("--entry", metavar="NAME", help="default: the only entry")
     for name in ("grid", "block", "cluster"):
@@ -40,6 +40,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     launch.add_argument("--args", metavar="FILE.toml", help="launch and arguments from a file")
     launch.add_argument("--target", metavar="SM", help="default: the module's .target")
+    cuda = parser.add_argument_group("CUDA C++")
+    cuda.add_argument("-I", dest="include", action="append", default=[], metavar="FOLDER",
+                      help="where headers are, repeatable")  # fmt: skip
+    cuda.add_argument("-D", dest="define", action="append", default=[], metavar="NAME[=TEXT]",
+                      help="define a macro, repeatable")  # fmt: skip
     results = parser.add_argument_group("results")
     for name, text in (
         ("out", "write a buffer after the run"),
@@ -92,6 +97,7 @@ def _add_known(group: argparse._ArgumentGroup) -> None:
 def execute(args: argparse.Namespace) -> int:
     """Run the command."""
     from .check import assemble_text
+    from .cuda import compile_module, is_cuda
     from .files import read_text
     from .header import parse_header, parse_size
     from .plan import make_plan
@@ -106,15 +112,22 @@ def execute(args: argparse.Namespace) -> int:
         setattr(args, name, None if text is None else parse_size(text, option))
     name, text = read_text(args.file)
     folder = Path() if args.file == "-" else Path(args.file).parent
+    lines = None
     try:
         known = _known(args, text, name)
-        module = assemble_text(text, name, args.target)
+        if is_cuda(args.file):
+            header = parse_header(text, name, folder)
+            target = args.target or header.launch.target
+            module, lines = compile_module(args, text, name, folder, target)
+        else:
+            module = assemble_text(text, name, args.target)
+            header = parse_header(text, name, folder)
     except PtxError as error:
         return _invalid(args, error)
-    plan = make_plan(args, module, parse_header(text, name, folder))
+    plan = make_plan(args, module, header)
     if plan is None:
         return 2
-    return _carry_out(args, plan, known)
+    return _carry_out(args, replace(plan, lines=lines), known)
 
 
 def _check_options(args: argparse.Namespace) -> None:
@@ -182,7 +195,7 @@ def _carry_out(args: argparse.Namespace, plan: Plan, known: Known) -> int:
     if args.write_baseline is not None:
         lasting = known.lasting(report)
         write_baseline(args.write_baseline, report, lasting, known.source, known.baseline)
-    _write_documents(args, report, plan.module.source)
+    _write_documents(args, report, known.source)
     if "-" not in (args.json, args.html):
         _show(args, plan, report, known)
     return _exit_code(report, args.strict)
@@ -201,7 +214,7 @@ def _show(args: argparse.Namespace, plan: Plan, report: Report, known: Known) ->
         write(report.printf)
     write(
         render_report(
-            report, plan.module.source, args.format, args.print_limit, args.quiet, color,
+            report, known.source, args.format, args.print_limit, args.quiet, color,
             known.suppressions.advice(),
         )
     )  # fmt: skip
@@ -252,7 +265,7 @@ def _launch(args: argparse.Namespace, plan: Plan, schedule: str, known: Known) -
             undefined = 0 if old is None else old.undefined_bytes
             outputs[b.name] = Output(b.spec.type.token, value.shape, value, undefined)
     report.outputs = outputs
-    return known.apply(report)
+    return known.apply(report if plan.lines is None else plan.lines.apply(report, known.source.name))
 
 
 def _mismatches(plan: Plan, report: Report) -> list[Finding]:
