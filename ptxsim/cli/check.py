@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quiet", action="store_true", help="no summary")
     parser.add_argument(
         "--ptxas", action="store_true",
-        help="ask NVIDIA's assembler as well (ptxas, else nvJitLink); a disagreement is exit code 1",
+        help="ask NVIDIA's assembler too (ptxas, else nvJitLink); exit code 1 if it disagrees",
     )  # fmt: skip
     parser.add_argument(
         "--cubin", metavar="FILE.cubin", help="write what NVIDIA's assembler makes; implies --ptxas"

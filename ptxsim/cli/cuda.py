@@ -51,7 +51,9 @@ def compile_module(
     done = compile_cuda(text, name, target, [*args.include, str(folder)], args.define)
     said = messages(done.log, source)
     if done.ptx is None:
-        raise PtxError([d for d in said if d.severity is Severity.ERROR], source)
+        # an error in a form that is not known is shown as it is
+        whole = Diagnostic("NVRTC", " ".join(done.log.split()), Span(1, 1, 1, 1))
+        raise PtxError([d for d in said if d.severity is Severity.ERROR] or [whole], source)
     if not args.quiet:
         for d in said:
             print(printable(f"{name}:{d.span}: {d.severity.value}: {d.message}"), file=sys.stderr)
@@ -68,10 +70,7 @@ _SAID = re.compile(
 
 
 def messages(log: str, source: Source) -> list[Diagnostic]:
-    """The errors and warnings in a log of NVRTC; one about another file names that file itself.
-
-    If there is no error to be read, the whole log is one, so that none is lost.
-    """
+    """The errors and warnings in a log of NVRTC; one about another file names that file itself."""
     out = []
     lines = log.rstrip("\0\n").split("\n")
     for index, line in enumerate(lines):
@@ -84,9 +83,6 @@ def messages(log: str, source: Source) -> list[Diagnostic]:
         text = m["text"] if here else f"{m['file']}:{m['line']}: {m['text']}"
         code = f"NVRTC{m['number'] or ''}"
         out.append(Diagnostic(code, text, span, Severity.ERROR if error else Severity.WARNING))
-    if not any(d.severity is Severity.ERROR for d in out):
-        whole = " ".join(log.split()) or "the compiler failed in silence"
-        return out if out else [Diagnostic("NVRTC", whole, Span(1, 1, 1, 1))] if log else []
     return out
 
 

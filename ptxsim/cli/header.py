@@ -31,10 +31,7 @@ _OUT = re.compile(rf"\s*(?P<name>{NAME})\s*=\s*(?P<path>\S.*)", re.ASCII)
 
 @dataclass(slots=True)
 class Launch:
-    """How a kernel is started; None where nothing is said.
-
-    ``target`` is what CUDA C++ is compiled for; PTX names its own.
-    """
+    """How a kernel is started, and for which target; None where nothing is said."""
 
     grid: Dimensions | None = None
     block: Dimensions | None = None

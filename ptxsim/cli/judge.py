@@ -11,7 +11,7 @@ from ..nvidia import Assembler, Verdict, retarget, target_of
 __all__ = ["CODES", "DISAGREEMENT", "Judgement", "judge"]
 
 #: The code of a verdict that is not that of NVIDIA's assembler.
-DISAGREEMENT = "PTX410"
+DISAGREEMENT = "PTX401"
 CODES = {DISAGREEMENT: "NVIDIA's assembler says something else"}
 
 _WORDS = {True: "accepted", False: "rejected", None: "not judged"}

@@ -134,6 +134,9 @@ def _given(args: argparse.Namespace) -> list[str]:
             out += [f"--{name}", text]
     for text in args.arg:
         out += ["--arg", text]
+    for option, name in (("-I", "include"), ("-D", "define")):
+        for text in getattr(args, name, ()):
+            out += [option, text]
     return out
 
 

@@ -15,6 +15,7 @@ from ..errors import PtxError, UsageError
 if TYPE_CHECKING:
     from ..diagnostics import Source
     from ..report import Finding, Report
+    from .header import Header
     from .known import Known
     from .plan import Plan
 
@@ -115,19 +116,26 @@ def execute(args: argparse.Namespace) -> int:
     lines = None
     try:
         known = _known(args, text, name)
+        header = parse_header(text, name, folder)
+        target = _target(args, header)
         if is_cuda(args.file):
-            header = parse_header(text, name, folder)
-            target = args.target or header.launch.target
             module, lines = compile_module(args, text, name, folder, target)
         else:
-            module = assemble_text(text, name, args.target)
-            header = parse_header(text, name, folder)
+            module = assemble_text(text, name, target)
     except PtxError as error:
         return _invalid(args, error)
     plan = make_plan(args, module, header)
     if plan is None:
         return 2
     return _carry_out(args, replace(plan, lines=lines), known)
+
+
+def _target(args: argparse.Namespace, header: Header) -> str | None:
+    """The target that the options, the file of arguments or the header name."""
+    from .arguments import read_toml
+
+    file = None if args.args is None else read_toml(args.args).launch.target
+    return args.target or file or header.launch.target
 
 
 def _check_options(args: argparse.Namespace) -> None:
@@ -265,7 +273,9 @@ def _launch(args: argparse.Namespace, plan: Plan, schedule: str, known: Known) -
             undefined = 0 if old is None else old.undefined_bytes
             outputs[b.name] = Output(b.spec.type.token, value.shape, value, undefined)
     report.outputs = outputs
-    return known.apply(report if plan.lines is None else plan.lines.apply(report, known.source.name))
+    if plan.lines is not None:
+        report = plan.lines.apply(report, known.source.name)
+    return known.apply(report)
 
 
 def _mismatches(plan: Plan, report: Report) -> list[Finding]:

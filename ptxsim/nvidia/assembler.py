@@ -102,9 +102,15 @@ def parse_messages(log: str) -> tuple[Message, ...]:
     >>> parse_messages("ptxas k.ptx, line 7; error   : Unknown modifier '.u99'")
     (Message(line=7, text="Unknown modifier '.u99'"),)
     """
-    found = [Message(int(m["line"] or 0), m["text"]) for m in _MESSAGE.finditer(log)]
+    found = [_message(m["line"], m["text"]) for m in _MESSAGE.finditer(log)]
     telling = [m for m in found if m.text != _ABORTED]
     return tuple(dict.fromkeys(telling or found))
+
+
+def _message(line: str | None, text: str) -> Message:
+    """A message; a few name their line at the end instead."""
+    late = re.search(r" on line (\d+)$", text)
+    return Message(int(line or (late[1] if late else 0)), text)
 
 
 #: What says more about the assembler than about the text.

@@ -47,8 +47,8 @@ def compile_cuda(
         if status == nvrtc.nvrtcResult.NVRTC_ERROR_COMPILATION:
             return Compiled(None, log)
         if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-            said = f": {' '.join(log.split())}" if log.strip() else ""
-            raise UsageError(f"NVRTC cannot compile {name} for {target}{said or f': {status.name}'}")
+            said = " ".join(log.split()) or status.name
+            raise UsageError(f"NVRTC cannot compile {name} for {target}: {said}")
         ptx = _text(nvrtc, program, nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX)
         return Compiled(ptx, log)
     finally:
