@@ -29,7 +29,7 @@ of the file, from --args, or from the options; options win."""
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     add = parser.add_argument
-    add("file", metavar="FILE", help="PTX, CUDA C++ (FILE.cu), or - for PTX on standard input")
+    add("file", metavar="FILE.ptx", help="PTX, CUDA C++ (FILE.cu), or - for PTX on standard input")
     launch = parser.add_argument_group("launch")
     launch.add_argument("--entry", metavar="NAME", help="default: the only entry")
     for name in ("grid", "block", "cluster"):
