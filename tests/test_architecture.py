@@ -30,6 +30,7 @@ ALLOWED = {
     "api": {"machine", "report", "resolve", "syntax"},
     "build": {"api", "resolve", "syntax"},
     "explanations": set(),
+    "nvidia": set(),
     "pytest_plugin": {"api", "cli", "report"},
     "cli": {
         "api",
@@ -39,6 +40,7 @@ ALLOWED = {
         "machine",
         "matrix",
         "numerics",
+        "nvidia",
         "program",
         "resolve",
         "syntax",

@@ -113,7 +113,7 @@ def render_diagnostics(
 
 def diagnostic_finding(d: Diagnostic) -> Finding:
     """A message about a text as a finding, for formats that know nothing else."""
-    class_ = "unsupported" if d.code == "PTX400" else "static-error"
+    class_ = {"PTX400": "unsupported", "PTX401": "disagreement"}.get(d.code, "static-error")
     return Finding(class_, d.code, d.message, d.span.line, d.span.column, d.severity, help=d.help)
 
 

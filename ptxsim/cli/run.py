@@ -14,6 +14,7 @@ from ..errors import PtxError, UsageError
 if TYPE_CHECKING:
     from ..diagnostics import Source
     from ..report import Finding, Report
+    from .header import Header
     from .known import Known
     from .plan import Plan
 
@@ -27,7 +28,7 @@ of the file, from --args, or from the options; options win."""
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     add = parser.add_argument
-    add("file", metavar="FILE.ptx", help="the file, or - for standard input")
+    add("file", metavar="FILE.ptx", help="PTX, CUDA C++ (FILE.cu), or - for PTX on standard input")
     launch = parser.add_argument_group("launch")
     launch.add_argument("--entry", metavar="NAME", help="default: the only entry")
     for name in ("grid", "block", "cluster"):
@@ -39,6 +40,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     launch.add_argument("--args", metavar="FILE.toml", help="launch and arguments from a file")
     launch.add_argument("--target", metavar="SM", help="default: the module's .target")
+    cuda = parser.add_argument_group("CUDA C++")
+    cuda.add_argument("-I", dest="include", action="append", default=[], metavar="FOLDER",
+                      help="where headers are, repeatable")  # fmt: skip
+    cuda.add_argument("-D", dest="define", action="append", default=[], metavar="NAME[=TEXT]",
+                      help="define a macro, repeatable")  # fmt: skip
     results = parser.add_argument_group("results")
     for name, text in (
         ("out", "write a buffer after the run"),
@@ -91,6 +97,7 @@ def _add_known(group: argparse._ArgumentGroup) -> None:
 def execute(args: argparse.Namespace) -> int:
     """Run the command."""
     from .check import assemble_text
+    from .cuda import compile_module, is_cuda
     from .files import read_text
     from .header import parse_header, parse_size
     from .plan import make_plan
@@ -105,15 +112,29 @@ def execute(args: argparse.Namespace) -> int:
         setattr(args, name, None if text is None else parse_size(text, option))
     name, text = read_text(args.file)
     folder = Path() if args.file == "-" else Path(args.file).parent
+    lines = None
     try:
         known = _known(args, text, name)
-        module = assemble_text(text, name, args.target)
+        header = parse_header(text, name, folder)
+        target = _target(args, header)
+        if is_cuda(args.file):
+            module, lines = compile_module(args, text, name, folder, target)
+        else:
+            module = assemble_text(text, name, target)
     except PtxError as error:
         return _invalid(args, error)
-    plan = make_plan(args, module, parse_header(text, name, folder))
+    plan = make_plan(args, module, header)
     if plan is None:
         return 2
-    return _carry_out(args, plan, known)
+    return _carry_out(args, replace(plan, lines=lines), known)
+
+
+def _target(args: argparse.Namespace, header: Header) -> str | None:
+    """The target that the options, the file of arguments or the header name."""
+    from .arguments import read_toml
+
+    file = None if args.args is None else read_toml(args.args).launch.target
+    return args.target or file or header.launch.target
 
 
 def _check_options(args: argparse.Namespace) -> None:
@@ -181,7 +202,7 @@ def _carry_out(args: argparse.Namespace, plan: Plan, known: Known) -> int:
     if args.write_baseline is not None:
         lasting = known.lasting(report)
         write_baseline(args.write_baseline, report, lasting, known.source, known.baseline)
-    _write_documents(args, report, plan.module.source)
+    _write_documents(args, report, known.source)
     if "-" not in (args.json, args.html):
         _show(args, plan, report, known)
     return _exit_code(report, args.strict)
@@ -200,7 +221,7 @@ def _show(args: argparse.Namespace, plan: Plan, report: Report, known: Known) ->
         write(report.printf)
     write(
         render_report(
-            report, plan.module.source, args.format, args.print_limit, args.quiet, color,
+            report, known.source, args.format, args.print_limit, args.quiet, color,
             known.suppressions.advice(),
         )
     )  # fmt: skip
@@ -251,6 +272,8 @@ def _launch(args: argparse.Namespace, plan: Plan, schedule: str, known: Known) -
             undefined = 0 if old is None else old.undefined_bytes
             outputs[b.name] = Output(b.spec.type.token, value.shape, value, undefined)
     report.outputs = outputs
+    if plan.lines is not None:
+        report = plan.lines.apply(report, known.source.name)
     return known.apply(report)
 
 

@@ -51,7 +51,7 @@ class Explanation:
     @property
     def command(self) -> str:
         """The command whose report shows the code when it reads the example."""
-        return f"ptxsim run - {self.options}".rstrip() if self.class_ else "ptxsim check -"
+        return f"ptxsim {'run' if self.class_ else 'check'} - {self.options}".rstrip()
 
     @property
     def example(self) -> str:
