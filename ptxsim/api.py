@@ -279,11 +279,12 @@ class Kernel:
         if result.diagnostics:
             raise PtxError(result.diagnostics, self.source)
         outputs: dict[str, Output] = {}
-        for n, place in places.items():
-            value = values[n]
-            if result.buffers is not None and value.flags.writeable:
-                value.reshape(-1).view(np.uint8)[:] = result.buffers[place]
-            outputs[self.params[n].name] = Output(str(value.dtype), value.shape, value)
+        if result.buffers is not None:
+            for n, place in places.items():
+                value = values[n]
+                if value.flags.writeable:
+                    value.reshape(-1).view(np.uint8)[:] = result.buffers[place]
+                outputs[self.params[n].name] = Output(str(value.dtype), value.shape, value)
         return Report(
             file=self.source.name,
             entry=self.name,

@@ -67,7 +67,7 @@ def test_dlpack() -> None:
         ({"block": 0}, "positive"),
         ({"schedule": "sideways"}, "unknown schedule"),
         ({"tools": "heapcheck"}, "unknown tool"),
-        ({"backend": "gpu"}, "not available"),
+        ({"backend": "tpu"}, "backend 'tpu' is unknown; use 'sim' or 'gpu'"),
     ],
 )
 def test_launches_that_cannot_be_made(options: dict[str, Any], message: str) -> None:
