@@ -62,4 +62,5 @@ def _run(folder: Path, seconds: float) -> int | None:
 
 def _death(folder: Path, status: int | None) -> str:
     said = (folder / "stderr").read_text("utf-8", "replace").strip().splitlines()
-    return f"the process of the launch ended with status {status}" + (f": {said[-1]}" * bool(said))
+    ending = f"the process of the launch ended with status {status}"
+    return f"{ending}: {said[-1]}" if said else ending

@@ -71,11 +71,11 @@ class DeviceMemory:
                 continue
             # of the zone before a buffer the byte that is nearest to it says most
             at = start + int(changed[0] if start >= 0 else changed[-1])
-            distance = at - size if start >= 0 else -at
+            distance = f"{at - size if start >= 0 else -at} bytes" if at != size else "just"
             out.append(
                 finding(
                     "oob-global",
-                    f"the kernel wrote {distance} bytes {place} of '{buffer.name}' ({size} bytes):"
+                    f"the kernel wrote {distance} {place} of '{buffer.name}' ({size} bytes):"
                     f" {changed.size} bytes of its red zone changed, seen after the launch",
                     "run it on the simulator, which stops at the line of the access",
                     buffer=buffer.name,

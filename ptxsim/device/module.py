@@ -57,9 +57,8 @@ def load_module(driver: Driver, text: str) -> Any:
 def _refused(error: DriverError, said: str, text: str) -> Refused:
     if error.name in _ABOUT_MACHINE:
         words = " ".join(said.split())
-        return Refused(
-            f"{_ABOUT_MACHINE[error.name]} ({error.name})" + (f": {words}" * bool(words))
-        )
+        reason = f"{_ABOUT_MACHINE[error.name]} ({error.name})"
+        return Refused(f"{reason}: {words}" if words else reason)
     if error.name not in _ABOUT_TEXT:
         return Refused(f"the driver cannot load the module: {error}")
     found = jit_diagnostics(said, text)
