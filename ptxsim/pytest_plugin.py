@@ -128,13 +128,13 @@ class PtxLaunch:
             kernel = module.kernel(entry)
             count = self._schedules if schedules is None else schedules
             on_gpu = self._gpu if gpu is None else gpu
-            untouched = [_copy(a) for a in args] if count or on_gpu else []
+            untouched = _copies(args) if count or on_gpu else []
             launch |= {"grid": grid, "block": block}
             report = kernel.launch(args=args, **launch)
             _judge(report, module.source, wanted - {"schedule-dependent"})
             for schedule in map("random:{}".format, range(count)):
                 again = {**launch, "schedule": schedule}
-                other = kernel.launch(args=[_copy(a) for a in untouched], **again)
+                other = kernel.launch(args=_copies(untouched), **again)
                 judged = wanted - {"schedule-dependent"}
                 _judge(other, module.source, judged, f"with schedule {schedule}")
                 different = _differences(report, other, schedule)
@@ -177,6 +177,12 @@ def _classes(expect: str | Sequence[str]) -> frozenset[str]:
             hint = did_you_mean(word, FINDING_CODES) or "ptxsim explain lists all of them"
             raise UsageError(f"expect: no class of findings '{word}'; {hint}")
     return frozenset(words)
+
+
+def _copies(args: Sequence[Any]) -> list[Any]:
+    """The arguments as they were; an array that was passed twice still is one."""
+    known: dict[int, Any] = {}
+    return [known.setdefault(id(a), _copy(a)) for a in args]
 
 
 def _copy(value: Any) -> Any:

@@ -1,7 +1,7 @@
 """A launch in a process of its own: a fault there costs no later launch its context.
 
 The process reads its request from files and writes its result to files: JSON, and arrays that are
-loaded without pickle.  What it prints is what the kernel printed.
+loaded as plain numbers only.  What it prints is what the kernel printed.
 """
 
 from __future__ import annotations
