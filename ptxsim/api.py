@@ -261,6 +261,8 @@ class Kernel:
 
         if self.module.typed.address_size != 64:
             raise UsageError("a GPU runs modules with .address_size 64 only")
+        if not (timeout > 0 and math.isfinite(timeout)):
+            raise UsageError(f"timeout is a positive number of seconds, not {timeout!r}")
         buffers: dict[tuple[int, int], DeviceBuffer] = {}
         places: dict[int, int] = {}  # position of an argument -> its buffer; one array is one
         for n, a in enumerate(arguments):

@@ -32,7 +32,10 @@ class Driver:
 
     def call(self, function: str, *args: Any) -> Any:
         """The result of a call, None or a tuple where there is not exactly one."""
-        status, *values = getattr(self.module, function)(*args)
+        try:
+            status, *values = getattr(self.module, function)(*args)
+        except ValueError as error:  # a driver that is newer than the bindings
+            raise DriverError(function, "an error without a name", str(error)) from None
         if int(status):
             raise DriverError(function, status.name, self._describe(status))
         return values[0] if len(values) == 1 else tuple(values) or None

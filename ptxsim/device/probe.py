@@ -54,13 +54,12 @@ def probe(driver: Driver | None = None) -> Probe:
     """Look for GPUs; never raises.  Only the driver is asked, nothing is allocated on a GPU."""
     try:
         driver = driver or load()
-    except ImportError:
-        return _none("cuda-python is not installed (pip install 'ptxsim[gpu]')")
-    try:
         driver.call("cuInit", 0)
         version = int(driver.call("cuDriverGetVersion"))
         count = int(driver.call("cuDeviceGetCount"))
         devices = tuple(_device(driver, n, version) for n in range(count))
+    except ImportError:
+        return _none("cuda-python is not installed (pip install 'ptxsim[gpu]')")
     except DriverError as error:
         return _none(f"the driver finds no GPU that can be used: {error}")
     except _ABSENT as error:

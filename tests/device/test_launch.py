@@ -106,6 +106,12 @@ class TestPython:
         with pytest.raises(ptxsim.UsageError, match="3 parameters, 0 arguments"):
             launch(ADD, [], backend=backend)
 
+    @pytest.mark.parametrize("seconds", [0, -1.0, float("inf"), float("nan")])
+    def test_times_that_are_none(self, seconds: float, gpu: FakeGpu) -> None:
+        gpu()
+        with pytest.raises(ptxsim.UsageError, match="timeout is a positive number of seconds"):
+            launch(EMPTY, [], timeout=seconds)
+
     def test_addresses_of_32_bits(self, gpu: FakeGpu) -> None:
         gpu()
         with pytest.raises(ptxsim.UsageError, match="address_size 64"):

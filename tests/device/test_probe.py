@@ -57,6 +57,16 @@ def test_a_driver_without_a_function() -> None:
     assert found.reason.startswith("the CUDA driver cannot be loaded: 'object' object has no")
 
 
+def test_an_error_that_the_bindings_do_not_know() -> None:
+    class Bindings:
+        @staticmethod
+        def cuInit(flags: int) -> None:
+            raise ValueError("4711 is not a valid CUresult")
+
+    found = probe(Driver(Bindings))
+    assert found.reason.endswith("cuInit: an error without a name (4711 is not a valid CUresult)")
+
+
 def test_results_of_calls() -> None:
     driver = Driver(FakeDriver())
     assert driver.call("cuInit", 0) is None
