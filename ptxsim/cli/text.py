@@ -27,7 +27,8 @@ _LEFT_OUT = {"baseline": "in the baseline", "comment": "ignored by comments",
 
 def summary(report: Report) -> str:
     """The verdict in one line, and in further ones what was left out of it."""
-    where = one_line(f"{report.file}: '{report.entry}' on {report.target}")
+    gpu = "" if report.device is None else f", {report.device['name']}"
+    where = one_line(f"{report.file}: '{report.entry}' on {report.target}{gpu}")
     counts = [
         (sum(f.severity is severity for f in report.findings), severity.value)
         for severity in Severity

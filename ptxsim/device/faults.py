@@ -11,11 +11,11 @@ __all__ = ["fault", "timeout"]
 #: Error -> class, and what is known.  The GPU tells neither the line nor always the state space.
 _FAULTS: dict[str, tuple[str, str]] = {
     "CUDA_ERROR_ILLEGAL_ADDRESS": (
-        "oob-global", "an access to an address that is not mapped, or outside shared memory"),
+        "oob-global", "an access to no memory, in a state space that it does not tell"),
     "CUDA_ERROR_INVALID_ADDRESS_SPACE": (
         "oob-global", "an access to an address of another state space than the instruction's"),
     "CUDA_ERROR_MISALIGNED_ADDRESS": (
-        "misaligned-global", "an access to an address that is not aligned, in whichever space"),
+        "misaligned-global", "an access that is not aligned, in a state space that it does not tell"),
     "CUDA_ERROR_ILLEGAL_INSTRUCTION": (
         "trap", "a trap, or an instruction with operands that the GPU refuses"),
     "CUDA_ERROR_LAUNCH_FAILED": (

@@ -71,12 +71,12 @@ class DeviceMemory:
                 continue
             # of the zone before a buffer the byte that is nearest to it says most
             at = start + int(changed[0] if start >= 0 else changed[-1])
-            distance = f"{at - size if start >= 0 else -at} bytes" if at != size else "just"
+            distance = "just" if at == size else _count(at - size if start >= 0 else -at)
             out.append(
                 finding(
                     "oob-global",
                     f"the kernel wrote {distance} {place} of '{buffer.name}' ({size} bytes):"
-                    f" {changed.size} bytes of its red zone changed, seen after the launch",
+                    f" {_count(changed.size)} of its red zone changed, seen after the launch",
                     "run it on the simulator, which stops at the line of the access",
                     buffer=buffer.name,
                     offset=at,
@@ -86,6 +86,10 @@ class DeviceMemory:
         return out
 
 
+def _count(number: int) -> str:
+    return f"{number} byte" if number == 1 else f"{number} bytes"
+
+
 def _check_readonly(buffer: DeviceBuffer, contents: Bytes) -> list[Finding]:
     changed = np.flatnonzero(contents != buffer.data)
     if not changed.size:
@@ -93,7 +97,7 @@ def _check_readonly(buffer: DeviceBuffer, contents: Bytes) -> list[Finding]:
     return [
         finding(
             "write-to-readonly",
-            f"the kernel wrote '{buffer.name}', which is read-only: {changed.size} bytes changed,"
+            f"the kernel wrote '{buffer.name}', which is read-only: {_count(changed.size)} changed,"
             f" the first at offset {int(changed[0])}",
             buffer=buffer.name,
             offset=int(changed[0]),

@@ -83,8 +83,8 @@ class TestRedZones:
         ("offset", "message"),
         [
             # 12 bytes: offset 12 is the first byte that is not theirs
-            (12, "the kernel wrote just past the end of 'p' (12 bytes): 1 bytes of its red"),
-            (40, "the kernel wrote 28 bytes past the end of 'p' (12 bytes): 1 bytes of its red"),
+            (12, "the kernel wrote just past the end of 'p' (12 bytes): 1 byte of its red"),
+            (40, "the kernel wrote 28 bytes past the end of 'p' (12 bytes): 1 byte of its red"),
             (11 + ZONE, f"the kernel wrote {ZONE - 1} bytes past the end of 'p' (12 bytes)"),
         ],
     )

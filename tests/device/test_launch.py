@@ -144,7 +144,7 @@ class TestCommand:
         assert self.run(file, "--out", f"y={tmp_path / 'y.npy'}", "--json", str(json_file)) == 0
         assert list(np.load(tmp_path / "y.npy")) == [5, 6, 7, 8]
         assert json.loads(json_file.read_text())["device"]["name"] == "Fake GPU 0"
-        assert "clean" in capsys.readouterr().out
+        assert capsys.readouterr().out == f"{file}: 'add' on sm_80, Fake GPU 0: clean\n"
 
     def test_expectations(
         self, file: Path, gpu: FakeGpu, capsys: pytest.CaptureFixture[str], tmp_path: Path
