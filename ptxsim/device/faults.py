@@ -15,7 +15,8 @@ _FAULTS: dict[str, tuple[str, str]] = {
     "CUDA_ERROR_INVALID_ADDRESS_SPACE": (
         "oob-global", "an access to an address of another state space than the instruction's"),
     "CUDA_ERROR_MISALIGNED_ADDRESS": (
-        "misaligned-global", "an access that is not aligned, in a state space that it does not tell"),
+        "misaligned-global",
+        "an access that is not aligned, in a state space that it does not tell"),
     "CUDA_ERROR_ILLEGAL_INSTRUCTION": (
         "trap", "a trap, or an instruction with operands that the GPU refuses"),
     "CUDA_ERROR_LAUNCH_FAILED": (
