@@ -82,7 +82,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--wmma-rule", default="ptx", metavar="ptx|cuda",
                      help="whose alignment rule wmma loads and stores have")  # fmt: skip
     how.add_argument("--jobs", default="1", metavar="N")
-    how.add_argument("--backend", default="sim", metavar="sim|gpu")
+    how.add_argument("--backend", default="sim", metavar="sim|gpu",
+                     help="where to launch; a GPU needs the driver and cuda-python")  # fmt: skip
+    how.add_argument("--timeout", default="30", metavar="SECONDS", help="of a kernel on a GPU")
 
 
 def _add_known(group: argparse._ArgumentGroup) -> None:
@@ -104,10 +106,7 @@ def execute(args: argparse.Namespace) -> int:
     from .plan import make_plan
 
     _check_options(args)
-    if args.backend != "sim":
-        what = "not available in this version" if args.backend == "gpu" else "unknown"
-        raise UsageError(f"backend '{args.backend}' is {what}; use sim")
-    for name in ("schedules", "max_instructions", "jobs", "print_limit"):
+    for name in ("schedules", "max_instructions", "jobs", "print_limit", "timeout"):
         text = getattr(args, name)
         option = f"--{name.replace('_', '-')}"
         setattr(args, name, None if text is None else parse_size(text, option))
@@ -127,7 +126,10 @@ def execute(args: argparse.Namespace) -> int:
     plan = make_plan(args, module, header)
     if plan is None:
         return 2
-    return _carry_out(args, replace(plan, lines=lines), known)
+    try:
+        return _carry_out(args, replace(plan, lines=lines), known)
+    except PtxError as error:  # of the assembler in the driver of a GPU
+        return _invalid(args, error)
 
 
 def _target(args: argparse.Namespace, header: Header) -> str | None:
@@ -145,6 +147,10 @@ def _check_options(args: argparse.Namespace) -> None:
 
     check_format(args.format)
     wants_color(args.color, sys.stdout)
+    if args.backend not in ("sim", "gpu"):
+        raise UsageError(f"backend '{args.backend}' is unknown; use sim or gpu")
+    if args.backend == "gpu" and args.schedules is not None:
+        raise UsageError("--schedules needs the simulator; a GPU chooses its schedule itself")
     if args.format == "json" and args.json == "-":
         raise UsageError("--format json and --json - would write the report twice; use one")
     if args.json == "-" and args.html == "-":
@@ -198,7 +204,7 @@ def _carry_out(args: argparse.Namespace, plan: Plan, known: Known) -> int:
     report = _launch(args, plan, args.schedule, known)
     if report.clean and not report.stopped:
         known.add(report, _mismatches(plan, report) + _schedules(args, plan, report, known))
-    for binding, path in plan.written:
+    for binding, path in plan.written if report.outputs else []:
         save_npy(path, report.outputs[binding.name].array)
     if args.write_baseline is not None:
         lasting = known.lasting(report)
@@ -227,7 +233,7 @@ def _show(args: argparse.Namespace, plan: Plan, report: Report, known: Known) ->
         )
     )  # fmt: skip
     if args.format in ("full", "concise"):
-        for b in plan.shown:
+        for b in plan.shown if report.outputs else []:
             write(render_array(b.name, report.outputs[b.name].array, b.spec.type))
         if args.stats:
             write(_statistics(report))
@@ -265,11 +271,14 @@ def _launch(args: argparse.Namespace, plan: Plan, schedule: str, known: Known) -
         max_instructions=args.max_instructions,
         jobs=args.jobs,
         wmma_rule=args.wmma_rule,
+        backend=args.backend,
+        timeout=args.timeout,
     )
     outputs = {}
+    lost = report.device is not None and report.stopped  # a fault of a GPU takes them along
     for b, value in zip(plan.bindings, arguments, strict=True):
         old = report.outputs.get(b.parameter.name)
-        if b.is_buffer:
+        if b.is_buffer and not lost:
             undefined = 0 if old is None else old.undefined_bytes
             outputs[b.name] = Output(b.spec.type.token, value.shape, value, undefined)
     report.outputs = outputs

@@ -27,7 +27,8 @@ _LEFT_OUT = {"baseline": "in the baseline", "comment": "ignored by comments",
 
 def summary(report: Report) -> str:
     """The verdict in one line, and in further ones what was left out of it."""
-    what = f": '{report.entry}' on {report.target}" if report.entry else ""
+    gpu = "" if report.device is None else f", {report.device['name']}"
+    what = f": '{report.entry}' on {report.target}{gpu}" if report.entry else ""
     where = one_line(f"{report.file}{what}")
     counts = [
         (sum(f.severity is severity for f in report.findings), severity.value)
