@@ -213,6 +213,8 @@ def run(record: LaunchRecord, sink: FindingSink) -> Outcome:
                 outcome.waves += 1
         except Stop:
             outcome.stopped = True
+    if record.watch is not None:
+        record.watch.launch_ended()
     return outcome
 
 

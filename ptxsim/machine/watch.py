@@ -32,6 +32,9 @@ class Watch:
     def wave_ended(self, wave: Wave) -> None:
         """It has ended, or was stopped."""
 
+    def launch_ended(self) -> None:
+        """All waves have ended, or the launch was stopped."""
+
     # --- accesses -------------------------------------------------------------------------------
 
     def load(self, group: Group, access: Access, place: Place) -> None:
