@@ -230,6 +230,10 @@ class Knowledge(_State):
 
     def locally(self, owner: Array) -> tuple[Array, BoolArray]:
         """Lanes of the wave from global ones (0 for others), and which are of the wave."""
+        if self._same:
+            lanes = owner - self.first[0]
+            inside: BoolArray = (lanes >= 0) & (lanes < len(self.since))
+            return np.where(inside, lanes, 0), inside
         order = np.argsort(self.ctas)
         cta = owner // self.per
         at = np.minimum(np.searchsorted(self.ctas[order], cta), len(order) - 1)

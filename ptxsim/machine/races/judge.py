@@ -24,6 +24,7 @@ from .shadow import (
     Shadow,
     Slot,
     fields,
+    manner,
     raw_times,
 )
 
@@ -34,6 +35,8 @@ _GPU = SCOPES.index("gpu")
 _MANY = 512
 #: So many accesses in a list, at most, to which are added those that come before a newer one.
 _ORDERED = 32
+#: In longer lists an access stands for all older ones of its lane.
+_VIEWS = 256
 _ALL = 1 << 30
 
 
@@ -73,9 +76,12 @@ class Judge:
         self.exact, self.sequential = exact, sequential
         #: records that stay although the write at hand takes their place
         self._stay: list[_Stay] = []
+        #: the last accesses, if they were atomics of which nothing was said
+        self._last: tuple[Shadow, Array, New] | None = None
 
     def read(self, shadow: Shadow, index: Array, new: New) -> None:
         """Check reads against the writes that are recorded, and record them."""
+        self._last = None
         for part in shadow.parts:
             self.against(part, part.writes, index, new, old_writes=True)
             if part.more:
@@ -93,6 +99,9 @@ class Judge:
 
     def write(self, shadow: Shadow, index: Array, new: New) -> None:
         """Check writes against all that is recorded and against each other, and record them."""
+        if self._again(shadow, index, new):
+            return
+        said = self.reports.said
         twice = shadow.repeated(index)
         if twice is not None:
             self._together(shadow, index, new, twice)
@@ -110,9 +119,24 @@ class Judge:
         if not strong:
             shadow.forget(index, *stays[1:])
         self._stays()
+        quiet = new.kind == ATOMIC and said == self.reports.said
+        self._last = (shadow, index, new) if quiet else None
+
+    def _again(self, shadow: Shadow, index: Array, new: New) -> bool:
+        """Whether these are the same atomics as the last accesses, as of lanes that spin."""
+        if self._last is None or new.kind != ATOMIC:
+            return False
+        where, at, old = self._last
+        return (
+            where is shadow
+            and old.number == new.number
+            and np.array_equal(at, index)
+            and np.array_equal(old.records, new.records)
+        )
 
     def write_async(self, shadow: Shadow, index: Array, new: New) -> None:
         """The same for the writes of asynchronous copies, which have no order among themselves."""
+        self._last = None
         twice = shadow.repeated(index)
         if twice is not None:
             at = np.flatnonzero(twice)
@@ -250,12 +274,14 @@ class Judge:
 
     def _together(self, shadow: Shadow, index: Array, new: New, twice: BoolArray) -> None:
         """Lanes of one step that write the same granule: all are unordered with each other."""
+        strong = new.kind in (STRONG, ATOMIC)
+        if strong and new.scope >= _GPU:
+            return
         at, other = self._pairs(shadow, index, twice)
-        if new.kind in (STRONG, ATOMIC):
+        if strong:
             per = self.know.per
             mine, theirs = (self.know.globally(new.lanes[k]) // per for k in (at, other))
-            apart = (mine != theirs) & (new.scope < _GPU)
-            at, other = at[apart], other[apart]
+            at, other = at[mine != theirs], other[mine != theirs]
         same = np.zeros(len(at), bool)
         if new.value is not None:
             same = (new.value[at] == new.value[other]).all(axis=1)
@@ -346,7 +372,9 @@ class Judge:
         for place, record, site, view in rows:
             kept = shadow.more.setdefault(place, {})
             if len(kept) < most:
-                how = record & KIND_BITS | view << KIND_BITS.bit_length()
+                how = record & KIND_BITS
+                if len(kept) < _VIEWS:
+                    how |= view << KIND_BITS.bit_length()
                 kept[writes, record >> LANE_BITS, how] = record, site
 
     def _other_fences(
@@ -413,16 +441,24 @@ class Judge:
 
     def _listed(self, shadow: Shadow, granule: int, new: New) -> list[tuple[int, int, bool]]:
         """The entries of a place that can conflict with an access, whoever makes it."""
-        out = []
-        for (writes, _, _), (record, site) in shadow.more.get(granule, {}).items():
-            if not (writes or new.writes):
-                continue
-            f = fields(np.array([record], np.uint64))
-            strong = f.kind[0] in (STRONG, ATOMIC) and new.kind in (STRONG, ATOMIC)
-            if strong and f.scope[0] >= _GPU and new.scope >= _GPU and f.size[0] == new.size:
-                continue  # morally strong with everybody
-            out.append((record, site, writes))
-        return out
+        kept = shadow.more.get(granule, {})
+        free = {how for how in {how for _, _, how in kept} if self._never_races(how, new)}
+        if len(free) == 1 and all(how in free for _, _, how in kept):
+            return []
+        return [
+            (record, site, writes)
+            for (writes, _, how), (record, site) in kept.items()
+            if how not in free and (writes or new.writes)
+        ]
+
+    @staticmethod
+    def _never_races(how: int, new: New) -> bool:
+        """Whether accesses made in this way are morally strong with the new ones, whoever they are
+        by.
+        """
+        kind, scope, size = manner(how)
+        strong = kind in (STRONG, ATOMIC) and new.kind in (STRONG, ATOMIC)
+        return strong and scope >= _GPU and new.scope >= _GPU and size == new.size
 
     def unfenced(self, shadow: Shadow, index: Array, new: New) -> None:
         """Writes through the generic proxy that a bulk copy comes after, but no proxy fence."""

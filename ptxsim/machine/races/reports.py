@@ -47,6 +47,8 @@ class Reports:
         self._barriers: dict[int, tuple[int, Site]] = {}
         self._meetings: dict[int, tuple[int, Site]] = {}
         self._events = 0
+        #: how many conflicts there were
+        self.said = 0
         #: by pair and class: accesses that the order of fence.sc may order
         self._open: dict[tuple[int, int, str], Pairs] = {}
 
@@ -210,6 +212,7 @@ class Reports:
         severity: Severity = Severity.ERROR,
     ) -> None:
         """Report a conflict; of many of one pair and class the first few, then their number."""
+        self.said += 1
         new = c.new
         one, two = sorted((self.number(c.first), new.number))
         key = (one, two, class_, severity.value)

@@ -32,6 +32,7 @@ __all__ = [
     "Fields",
     "Shadow",
     "fields",
+    "manner",
     "pack",
 ]
 
@@ -81,6 +82,11 @@ def fields(records: Array) -> Fields:
         ((records >> np.uint64(_SCOPE)) & np.uint64(3)).astype(np.int64),
         ((records >> np.uint64(4)) & np.uint64(7)).astype(np.int64),
     )
+
+
+def manner(how: int) -> tuple[int, int, int]:
+    """Kind, scope and size, from the low bits of a record."""
+    return how >> _KIND & 7, how >> _SCOPE & 3, how >> 4 & 7
 
 
 def raw_times(records: Array) -> Array:
