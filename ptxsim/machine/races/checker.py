@@ -99,6 +99,8 @@ class RaceChecker(Watch):
     def exited(self, wave: Wave, lanes: Array) -> None:
         for number, some in self.copies.left(lanes).items():
             self.reports.never_waited(number, some)
+        if self._fences is not None:
+            self._fences.ended(self.know.globally(lanes), self.know.times(lanes))
 
     def load(self, group: Group, access: Access, place: Place) -> None:
         skipped = self._skipped.get(id(access.site))

@@ -105,6 +105,7 @@ class FenceOrder:
         self.past = past
         self._per = past.per
         self._steps: list[tuple[Array, Array, bool]] = []
+        self._ends: list[tuple[Array, Array]] = []
         #: by CTA and global lane
         self._by_cta: dict[int, dict[int, _Fences]] = {}
         self._before: dict[_Event, _Found] = {}
@@ -114,6 +115,11 @@ class FenceOrder:
         """Global lanes fence at times of their warps."""
         self._steps.append((lanes, times, wide))
 
+    def ended(self, lanes: Array, times: Array) -> None:
+        """Global lanes have ended at times of their warps."""
+        if self._steps or self._by_cta:
+            self._ends.append((lanes, times))
+
     def settle(self) -> None:
         """All fences are there."""
         for lanes, times, wide in self._steps:
@@ -122,7 +128,12 @@ class FenceOrder:
                 fences.all.append(time)
                 if wide:
                     fences.wide.append(time)
+        for lanes, times in self._ends:
+            for lane, time in zip(lanes.tolist(), times.tolist(), strict=True):
+                if lane in self._by_cta.get(lane // self._per, {}):
+                    self.past.ended[lane] = time
         self._steps.clear()
+        self._ends.clear()
 
     def excuses(self, pairs: Pairs) -> bool:
         """Whether each of these pairs is ordered in some run."""

@@ -236,10 +236,9 @@ class Judge:
         bad = race & ~same
         timed = (f.kind < ASYNC) & (new.kind < ASYNC)
         open_ = bad & timed if self.sequential else np.zeros(len(old), bool)
-        if open_.any() and new.writes:
-            self._stay.append(
-                _Stay(shadow, index[open_], old[open_], sites[open_], old_writes, _ALL)
-            )
+        stay = (open_ | same) if self.exact and new.writes else open_[:0]
+        if stay.any():
+            self._stay.append(_Stay(shadow, index[stay], old[stay], sites[stay], old_writes, _ALL))
         for flags, report in (
             (bad & ~open_, self.reports.race),
             (open_, self.reports.open),

@@ -42,6 +42,8 @@ class Past:
 
     def __init__(self, per_cta: int) -> None:
         self.per = per_cta
+        #: times at which lanes ended: who meets later does not learn from them
+        self.ended: dict[int, int] = {}
         self._met: dict[int, list[int]] = {}
         self._full: dict[int, list[int]] = {}
         self._rows: dict[int, _Track[Array]] = {}
@@ -100,24 +102,29 @@ class Past:
         """
         if lane == owner:
             return when - 1
+        end = self.ended.get(owner, when)
         warp, other = lane >> 5, owner >> 5
         cta = lane // self.per
         best = -1
         if cta == owner // self.per:
             met = self._met.get(cta, ())
-            k = bisect_right(met, when)
+            k = bisect_right(met, min(when, end))
             if k:
                 best = met[k - 1] - 1
             if warp == other:
                 full = self._full.get(warp, ())
-                k = bisect_left(full, when)
+                k = bisect_left(full, min(when, end))
                 best = max(best, full[k - 1]) if k else best
                 mixed = self._partial[warp].at(when) if warp in self._partial else None
                 if mixed is not None:
                     best = max(best, int(mixed[lane & 31, owner & 31]))
-            row = self._rows[warp].at(when) if warp in self._rows and warp != other else None
-            if row is not None:
-                best = max(best, int(row[other % (self.per >> 5)]))
+            if warp in self._rows and warp != other:
+                inside = other % (self.per >> 5)
+                rows = self._rows[warp]
+                k = bisect_right(rows.times, when)
+                if owner in self.ended:
+                    k = bisect_left(rows.values, end, 0, k, key=lambda row: int(row[inside]))
+                best = max(best, int(rows.values[k - 1][inside])) if k else best
         for clock in self.clocks(lane, when):
             best = max(best, clock.newest(owner))
         return best
