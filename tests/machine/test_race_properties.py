@@ -22,6 +22,9 @@ from ptxsim.diagnostics import Severity
 from ptxsim.isa.order import MemoryOrder
 from ptxsim.machine.launch import Buffer, LaunchRecord, run
 from ptxsim.machine.races import RaceChecker, fences_in_order, orders_parts
+from ptxsim.machine.races.fence_order import FenceOrder
+from ptxsim.machine.races.judge import Judge
+from ptxsim.machine.races.past import Past
 from ptxsim.machine.races.shadow import Shadow
 from ptxsim.machine.watch import Watch, combine
 from ptxsim.machine.wave import Geometry
@@ -270,6 +273,37 @@ _SITES: dict[int, _Site] = {}
 )
 def test_a_wrong_rule_is_noticed(kind: str, checker: type[RaceChecker], says: str) -> None:
     assert _noticed(kind, checker, says)
+
+
+def _wide(self: FenceOrder, lanes: Any, times: Any, wide: bool) -> None:
+    _ADD(self, lanes, times, True)
+
+
+_ADD = FenceOrder.add
+
+
+@pytest.mark.parametrize(
+    ("of", "name", "wrong", "says"),
+    [
+        (FenceOrder, "add", lambda *_: None, "false alarm"),
+        (FenceOrder, "add", _wide, "missed"),
+        (FenceOrder, "excuses", lambda *_: True, "missed"),
+        (FenceOrder, "_free", lambda *_: True, "missed"),
+        (Past, "met", lambda *_: None, "missed"),
+        (Past, "mixed", lambda *_: None, "false alarm"),
+        (Judge, "_pairs", lambda self, shadow, index, twice: (
+            np.flatnonzero(twice), shadow.last(index)[twice]), "missed"),
+    ],
+    ids=[
+        "no fence", "every fence of all", "always", "fences in the wrong order", "no barriers",
+        "no parts of warps", "lanes of one store with the last only",
+    ],
+)  # fmt: skip
+def test_a_wrong_order_of_fences_is_noticed(
+    of: type, name: str, wrong: Any, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(of, name, wrong)
+    assert _noticed("fences", RaceChecker, says)
 
 
 def test_a_lost_reader_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,6 +24,8 @@ __all__ = ["FenceOrder", "Pairs"]
 
 #: Different pairs of accesses of two instructions that are told apart; more are not excused.
 _PAIRS = 1 << 18
+#: After so many pairs equal ones are put together for the first time.
+_FIRST = 1 << 12
 #: Pairs of fences that are tried to excuse one pair of accesses; more do not excuse it.
 _TRIES = 1 << 18
 
@@ -62,7 +64,7 @@ class Pairs:
     def __init__(self) -> None:
         self._parts: list[Array] = []
         self._count = 0
-        self._compact = 1 << 12
+        self._compact = _FIRST
         #: there were too many
         self.many = False
 
@@ -73,7 +75,7 @@ class Pairs:
         self._count += len(owner)
         if self._count > self._compact:
             self._count = len(self.different())
-            self._compact = max(1 << 12, 2 * self._count)
+            self._compact = max(_FIRST, 2 * self._count)
             if self._count > _PAIRS:
                 self.many = True
                 self._parts.clear()
