@@ -67,10 +67,13 @@ class Clock:
         """Whether an access of a global lane at a time of its warp is known."""
         if time <= self.warps.get(lane >> 5, -1) or time <= self.lanes.get(lane, -1):
             return True
-        return bool(self.tracks) and time <= self.newest(lane)
+        return bool(self.tracks) and time <= self.newest(lane, time)
 
-    def newest(self, lane: int) -> int:
-        """The newest time up to which accesses of a global lane are known, or -1."""
+    def newest(self, lane: int, enough: int = 1 << 30) -> int:
+        """The newest time up to which accesses of a global lane are known, or -1.
+
+        One that is not older than ``enough`` will do.
+        """
         best = max(self.warps.get(lane >> 5, -1), self.lanes.get(lane, -1))
         todo = list(self.tracks.items())
         looked: dict[Track, int] = {}
@@ -79,6 +82,8 @@ class Clock:
             if looked.get(track, 0) < count:
                 looked[track] = count
                 best = max(best, track.own(lane, count))
+                if best >= enough:
+                    break
                 todo += track.others(count)
         return best
 
@@ -348,14 +353,14 @@ class Knowledge(_State):
         assert whole is not None
         self.extra[lane] = whole
         self.any_extra = True
-        if self.past is not None:
-            time = int(self.time.reshape(-1)[lane >> 5])
-            self.past.acquired(self._global(lane), time, whole)
-            self._learned(lane, time)
+        self._acquired(lane, whole)
 
-    def _global(self, lane: int) -> int:
-        cta, inside = divmod(lane, self.per)
-        return int(self.first[cta]) + inside
+    def _acquired(self, lane: int, whole: Clock) -> None:
+        if self.past is not None:
+            cta, inside = divmod(lane, self.per)
+            time = int(self.time[cta, inside >> 5])
+            self.past.acquired(int(self.first[cta]) + inside, time, whole)
+            self._learned(lane, time)
 
     def meet(self, ctas: Array) -> None:
         """A barrier of all lanes of these CTAs."""

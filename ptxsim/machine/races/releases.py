@@ -86,11 +86,13 @@ class Chain(Track):
             self._copies[1].append(whole)
 
     def own(self, lane: int, count: int) -> int:
-        self._index()
+        if self._new:
+            self._index()
         return max(_at(self._warps, lane >> 5, count), _at(self._lanes, lane, count))
 
     def others(self, count: int) -> list[tuple[Track, int]]:
-        self._index()
+        if self._new:
+            self._index()
         found = [(track, _at(self._tracks, track, count)) for track in self._tracks]
         return [(track, number) for track, number in found if number > 0]
 
