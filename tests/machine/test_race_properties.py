@@ -35,7 +35,7 @@ from .race_programs import KINDS, Program, make
 
 SCHEDULES = ("default", "reverse", "warp-serial", "random:3")
 #: seeds of the default run, by kind
-SAMPLE = {"whole": 60, "parts": 50, "patterns": 60, "copies": 60, "fences": 60}
+SAMPLE = {"whole": 60, "parts": 50, "patterns": 70, "copies": 60, "fences": 60}
 MANY = 2000
 
 Pair = tuple[str, frozenset[int]]

@@ -362,6 +362,15 @@ class Knowledge(_State):
             self.past.acquired(int(self.first[cta]) + inside, time, whole)
             self._learned(lane, time)
 
+    def learn(self, lanes: Array, clock: Clock) -> None:
+        """Lanes of the wave learn one clock; those that knew the same do so afterwards."""
+        before = self.extra[lanes]
+        learned = {id(old): joined((old, clock)) or clock for old in before}
+        for lane, old in zip(lanes.tolist(), before, strict=True):
+            self.extra[lane] = learned[id(old)]
+            self._acquired(lane, learned[id(old)])
+        self.any_extra = self.any_extra or len(lanes) > 0
+
     def meet(self, ctas: Array) -> None:
         """A barrier of all lanes of these CTAs."""
         now = self.time[ctas].max(axis=1) + 1
@@ -422,8 +431,7 @@ class Knowledge(_State):
         if self.any_extra or any(e is not None for e in extras):
             whole = joined([*self.extra[lanes], *extras])
             if whole is not None:
-                for lane in lanes:
-                    self.acquire(int(lane), whole)
+                self.learn(lanes, whole)
 
     def _tell(self, cta: int, waits: Array) -> None:
         assert self.past is not None and self.rows is not None

@@ -234,7 +234,7 @@ class Judge:
             stores = (f.kind <= STRONG) & race
             same = stores & self._equal(new, index, at, shadow)
         bad = race & ~same
-        timed = (f.kind < ASYNC) & (new.kind < ASYNC)
+        timed = (f.kind <= ATOMIC) & (new.kind <= ATOMIC)
         open_ = bad & timed if self.sequential else np.zeros(len(old), bool)
         stay = (open_ | same) if self.exact and new.writes else open_[:0]
         if stay.any():
@@ -285,7 +285,7 @@ class Judge:
         if new.value is not None:
             same = (new.value[at] == new.value[other]).all(axis=1)
         old = fields(new.records[other])
-        race = self.reports.open if self.sequential and new.kind < ASYNC else self.reports.race
+        race = self.reports.open if self.sequential and new.kind <= ATOMIC else self.reports.race
         for chosen, report in ((~same, race), (same, self.reports.same_value)):
             if chosen.any():
                 taken = Taken(old.lane[chosen], old.time[chosen], old.kind[chosen])
@@ -394,7 +394,7 @@ class Judge:
         if not self.know.any_since:
             return
         f = fields(old)
-        differ = known & (f.kind < ASYNC)
+        differ = known & (f.kind <= ATOMIC)
         at = np.flatnonzero(differ)
         at = at[self.know.differently(f.lane[at], f.time[at], new.lanes[at])]
         if len(at):
