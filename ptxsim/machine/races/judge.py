@@ -35,6 +35,8 @@ _GPU = SCOPES.index("gpu")
 _MANY = 512
 #: So many accesses in a list, at most, to which are added those that come before a newer one.
 _ORDERED = 32
+#: The same of steps of more than _MANY lanes; the oldest come after the fewest fence.sc.
+_OLDEST = 2
 #: In longer lists an access stands for all older ones of its lane.
 _VIEWS = 256
 _ALL = 1 << 30
@@ -398,7 +400,8 @@ class Judge:
         at = np.flatnonzero(differ)
         at = at[self.know.differently(f.lane[at], f.time[at], new.lanes[at])]
         if len(at):
-            self._stay.append(_Stay(shadow, index[at], old[at], sites[at], writes, _ORDERED))
+            most = _ORDERED if len(at) <= _MANY else _OLDEST
+            self._stay.append(_Stay(shadow, index[at], old[at], sites[at], writes, most))
 
     def _stays(self) -> None:
         """What stays is listed, now that the access at hand has taken its place."""
@@ -441,9 +444,11 @@ class Judge:
     def _listed(self, shadow: Shadow, granule: int, new: New) -> list[tuple[int, int, bool]]:
         """The entries of a place that can conflict with an access, whoever makes it."""
         kept = shadow.more.get(granule, {})
-        free = {how for how in {how for _, _, how in kept} if self._never_races(how, new)}
-        if len(free) == 1 and all(how in free for _, _, how in kept):
-            return []
+        free: set[int] = set()
+        if new.kind in (STRONG, ATOMIC):
+            free = {how for how in {how for _, _, how in kept} if self._never_races(how, new)}
+            if len(free) == 1 and all(how in free for _, _, how in kept):
+                return []
         return [
             (record, site, writes)
             for (writes, _, how), (record, site) in kept.items()

@@ -96,7 +96,8 @@ class Reports:
 
     def decide(self, fences: FenceOrder) -> None:
         """All fence.sc of the launch are known: races that no order of them hides are errors."""
-        fences.settle()
+        if self._open:
+            fences.settle()
         for (one, two, class_), pairs in self._open.items():
             if not fences.excuses(pairs):
                 pair = self._pairs[one, two, class_, Severity.WARNING.value]
