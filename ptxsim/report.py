@@ -81,6 +81,7 @@ FINDING_CODES: Mapping[str, str] = {
     "uncoalesced": "PTX391",
     "redundant-barrier": "PTX392",
     "low-activity": "PTX393",
+    "exited-store": "PTX394",
     "unsupported": "PTX400",
 }
 
@@ -89,6 +90,7 @@ FINDING_CODES: Mapping[str, str] = {
 PROFILER_NAMES: Mapping[str, str] = {
     "smsp__inst_executed.sum": "warp_instructions",
     "smsp__thread_inst_executed.sum": "thread_instructions",
+    "smsp__thread_inst_executed_pred_on.sum": "thread_instructions_predicated_on",
     "smsp__inst_executed_op_shared_ld.sum": "shared_load_requests",
     "smsp__inst_executed_op_shared_st.sum": "shared_store_requests",
     "smsp__inst_executed_op_ldsm.sum": "ldmatrix_requests",
@@ -349,7 +351,8 @@ class Report:
 
     ``profile`` gives for each line of the text how many steps ran its instructions and for how
     many lanes in all; ``stopped`` says that the launch ended at a fault; ``left_out`` are findings
-    that a baseline or a suppression took from ``findings``.
+    that a baseline or a suppression took from ``findings``; ``device`` describes the GPU that
+    made the launch (name, compute capability, driver), None for the simulator.
     """
 
     file: str
@@ -362,6 +365,7 @@ class Report:
     profile: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     stopped: bool = False
     left_out: tuple[LeftOut, ...] = ()
+    device: Mapping[str, Any] | None = None
 
     @property
     def verdict(self) -> str:
@@ -416,6 +420,8 @@ class Report:
             out["aliases"] = self.aliases
         if self.printf:
             out["printf"] = self.printf
+        if self.device is not None:
+            out["device"] = dict(self.device)
         if self.left_out:
             out["left_out"] = [known.to_json() for known in self.left_out]
         return out

@@ -171,8 +171,9 @@ def _example(p: Parameter) -> str:
 def read_toml(path: str) -> Header:
     """The launch and arguments of a TOML file.
 
-    ``grid``, ``block``, ``cluster`` (a number or a list), ``smem`` and ``entry`` stand at the top
-    or in ``[launch]``; ``[args]`` holds ``name = "TYPE[COUNT]:INIT"``, in the order of ``.param``.
+    ``grid``, ``block``, ``cluster`` (a number or a list), ``smem``, ``entry`` and ``target`` stand
+    at the top or in ``[launch]``; ``[args]`` holds ``name = "TYPE[COUNT]:INIT"``, in the order of
+    ``.param``.
     """
     _, text = read_text(path)
     try:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,9 +11,43 @@ from numpy.typing import NDArray
 from ..report import FINDING_CODES, Finding
 from .elements import ElementType, decode, ordinals, patterns
 
-__all__ = ["compare", "differs_by_schedule"]
+__all__ = ["Array", "Difference", "compare", "first_difference"]
 
-Array = NDArray[Any]
+Array: TypeAlias = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The first element in which two buffers differ, and how many do (``count`` of ``size``)."""
+
+    index: int
+    values: tuple[str, str]
+    count: int
+    size: int
+    #: of floats: their distance in units of the last place
+    ulp: int | None
+
+    @property
+    def apart(self) -> str:
+        """The distance, as the end of a sentence."""
+        return "" if self.ulp is None else f", {self.ulp} ulp apart"
+
+
+def first_difference(one: Array, two: Array, type_: ElementType) -> Difference | None:
+    """Where the bits of two buffers differ, or None."""
+    one, two = one.reshape(-1), two.reshape(-1)
+    a, b = patterns(one), patterns(two)
+    different = np.flatnonzero(a != b)
+    if not different.size:
+        return None
+    at = int(different[0])
+    return Difference(
+        index=at,
+        values=(_shown(one[at], a[at], type_), _shown(two[at], b[at], type_)),
+        count=int(different.size),
+        size=a.size,
+        ulp=_ulp(one[at], two[at], type_),
+    )
 
 
 def compare(
@@ -23,30 +58,23 @@ def compare(
     It gives the first element that differs, how many do, both values, and for floats their
     distance in units of the last place.
     """
-    a, b = patterns(got.reshape(-1)), patterns(expected.reshape(-1))
-    different = np.flatnonzero(a != b)
-    if not different.size:
+    found = first_difference(got, expected, type_)
+    if found is None:
         return None
-    first = int(different[0])
     values: dict[str, str | int] = {
-        "buffer": name,
-        "index": first,
-        "got": _shown(got.reshape(-1)[first], a[first], type_),
-        "expected": _shown(expected.reshape(-1)[first], b[first], type_),
-    }
-    distance = _ulp(got.reshape(-1)[first], expected.reshape(-1)[first], type_)
-    if distance is not None:
-        values["ulp"] = distance
+        "buffer": name, "index": found.index, "got": found.values[0], "expected": found.values[1],
+    }  # fmt: skip
+    if found.ulp is not None:
+        values["ulp"] = found.ulp
     return Finding(
         class_="mismatch",
         code=FINDING_CODES["mismatch"],
         message=(
-            f"{different.size} of {a.size} elements of '{name}' differ from {origin};"
-            f" the first is {name}[{first}]: {values['got']} instead of {values['expected']}"
-            + (f", {distance} ulp apart" if distance is not None else "")
+            f"{found.count} of {found.size} elements of '{name}' differ from {origin}; the first is"
+            f" {name}[{found.index}]: {found.values[0]} instead of {found.values[1]}{found.apart}"
         ),
         line=0,
-        count=int(different.size),
+        count=found.count,
         values=values,
     )
 
@@ -67,21 +95,3 @@ def _ulp(got: Any, expected: Any, type_: ElementType) -> int | None:
         return None
     first, second = ordinals(patterns(pair), type_.format)
     return abs(first - second)
-
-
-def differs_by_schedule(
-    name: str, got: Array, base: Array, type_: ElementType, schedule: str
-) -> Finding | None:
-    """The finding for a buffer whose contents depend on the schedule, or None."""
-    found = compare(name, got, base, type_, "the run with the default schedule")
-    if found is None:
-        return None
-    return Finding(
-        class_="schedule-dependent",
-        code=FINDING_CODES["schedule-dependent"],
-        message=f"with --schedule {schedule}, {found.message}",
-        line=0,
-        count=found.count,
-        help="the program relies on an order of threads that nothing enforces",
-        values={"schedule": schedule, **found.values},
-    )

@@ -16,7 +16,7 @@ from ..errors import UsageError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["find_ptx", "load_npy", "read_text", "save_npy", "write_text"]
+__all__ = ["find_ptx", "load_npy", "read_text", "save_npy", "write_bytes", "write_text"]
 
 
 def read_text(path: str) -> tuple[str, str]:
@@ -87,6 +87,11 @@ def write_text(path: str, text: str) -> None:
         sys.stdout.write(text)
         return
     _write(path, lambda file: file.write(text.encode("utf-8")))
+
+
+def write_bytes(path: str, data: bytes) -> None:
+    """Write a binary file whole or not at all."""
+    _write(path, lambda file: file.write(data))
 
 
 def _write(path: str, fill: Callable[[IO[bytes]], object]) -> None:

@@ -31,13 +31,14 @@ _OUT = re.compile(rf"\s*(?P<name>{NAME})\s*=\s*(?P<path>\S.*)", re.ASCII)
 
 @dataclass(slots=True)
 class Launch:
-    """How a kernel is started; None where nothing is said."""
+    """How a kernel is started, and for which target; None where nothing is said."""
 
     grid: Dimensions | None = None
     block: Dimensions | None = None
     cluster: Dimensions | None = None
     smem: int | None = None
     entry: str | None = None
+    target: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,15 +110,15 @@ def _comment_lines(text: str) -> list[tuple[int, str]]:
 
 
 def set_launch(launch: Launch, key: str, value: str) -> None:
-    """One word of a launch: ``grid``, ``block``, ``cluster``, ``smem`` or ``entry``."""
+    """One word of a launch: ``grid``, ``block``, ``cluster``, ``smem``, ``entry`` or ``target``."""
     if key in ("grid", "block", "cluster"):
         setattr(launch, key, parse_dimensions(value, key))
     elif key == "smem":
         launch.smem = parse_size(value, key)
-    elif key == "entry":
-        launch.entry = value
+    elif key in ("entry", "target"):
+        setattr(launch, key, value)
     else:
-        raise UsageError(f"unknown word '{key}'; known: grid, block, cluster, smem, entry")
+        raise UsageError(f"unknown word '{key}'; known: grid, block, cluster, smem, entry, target")
 
 
 def _launch(text: str, where: str) -> Launch:

@@ -62,7 +62,7 @@ def _summary(report: Report) -> Iterator[str]:
         yield "<div>The launch stopped at a fault; results and counts end there.</div>"
     if report.counters:
         items = (f"<span>{_e(n.replace('_', ' '))} <b>{v:,}</b></span>"
-                 for n, v in report.counters.items())  # fmt: skip
+                 for n, v in report.counters.items() if v)  # fmt: skip
         yield f'<div class="counters">{"".join(items)}</div>'
     for name, output in report.outputs.items():
         if output.undefined_bytes:
@@ -99,15 +99,16 @@ def _finding(f: Finding, number: int, report: Report, source: Source | None) -> 
         f' <span class="dim">{_e(f.code)}</span>{count}</header>'
     )
     yield f'<div class="message">{_e(f.message)}</div>'
-    two = has_parties(f) or f.other_line is not None
-    yield '<div class="parties">'
-    if two:
+    two = has_parties(f)
+    heading = "second access" if two else ""
+    parties = [_party(heading, f.line, f.column, whereabouts(f), source, place(f, report.file))]
+    if f.other_line is not None:
         who = party(f.other_cta, f.other_warp, f.other_lanes)
         at = f"{report.file}:{f.other_line}" + (f":{f.other_column}" if f.other_column else "")
-        yield _party("first access", f.other_line or 0, f.other_column, who, source, at)
-    heading = "second access" if two else ""
-    yield _party(heading, f.line, f.column, whereabouts(f), source, place(f, report.file))
-    yield "</div>"
+        heading = "first access" if two else "other"
+        other = _party(heading, f.other_line, f.other_column, who, source, at)
+        parties.insert(0 if two else 1, other)
+    yield f'<div class="parties">{"".join(parties)}</div>'
     facts = list(_facts(f))
     if facts:
         yield f"<dl>{''.join(f'<dt>{_e(n)}</dt><dd>{text}</dd>' for n, text in facts)}</dl>"

@@ -11,6 +11,7 @@ from pathlib import Path
 from ..api import Kernel, Module
 from ..errors import UsageError
 from .arguments import Binding, bind, position_of, read_toml, signature, suggestion
+from .cuda import LineMap
 from .header import Dimensions, Header, Launch, parse_dimensions, parse_size
 from .spec import parse_spec
 
@@ -28,7 +29,7 @@ class Expectation:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A launch that can be made."""
+    """A launch that can be made; ``lines`` leads from the PTX to what it was compiled from."""
 
     module: Module
     kernel: Kernel
@@ -40,6 +41,7 @@ class Plan:
     expected: list[Expectation]
     written: list[tuple[Binding, str]]
     shown: list[Binding]
+    lines: LineMap | None = None
 
 
 def make_plan(args: argparse.Namespace, module: Module, header: Header) -> Plan | None:
@@ -132,6 +134,9 @@ def _given(args: argparse.Namespace) -> list[str]:
             out += [f"--{name}", text]
     for text in args.arg:
         out += ["--arg", text]
+    for option, name in (("-I", "include"), ("-D", "define")):
+        for text in getattr(args, name, ()):
+            out += [option, text]
     return out
 
 

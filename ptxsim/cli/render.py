@@ -58,7 +58,8 @@ def render_report(
         return render_reports([(report, source)], style)
     shown = report.findings[: limit or None]
     hidden = len(report.findings) - len(shown)
-    more = [f"{hidden} more findings; --print-limit 0 shows all"] if hidden else []
+    plural = "s" if hidden > 1 else ""
+    more = [f"{hidden} more finding{plural}; --print-limit 0 shows all"] if hidden else []
     if style == "sanitizer":
         from .sanitizer import render_sanitizer
 
@@ -112,7 +113,7 @@ def render_diagnostics(
 
 def diagnostic_finding(d: Diagnostic) -> Finding:
     """A message about a text as a finding, for formats that know nothing else."""
-    class_ = "unsupported" if d.code == "PTX400" else "static-error"
+    class_ = {"PTX400": "unsupported", "PTX401": "disagreement"}.get(d.code, "static-error")
     return Finding(class_, d.code, d.message, d.span.line, d.span.column, d.severity, help=d.help)
 
 

@@ -15,6 +15,7 @@ from ..errors import PtxError, UsageError
 if TYPE_CHECKING:
     from ..diagnostics import Source
     from ..report import Finding, Report
+    from .header import Header
     from .known import Known
     from .plan import Plan
 
@@ -28,7 +29,7 @@ of the file, from --args, or from the options; options win."""
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     add = parser.add_argument
-    add("file", metavar="FILE.ptx", help="the file, or - for standard input")
+    add("file", metavar="FILE.ptx", help="PTX, CUDA C++ (FILE.cu), or - for PTX on standard input")
     launch = parser.add_argument_group("launch")
     launch.add_argument("--entry", metavar="NAME", help="default: the only entry")
     for name in ("grid", "block", "cluster"):
@@ -40,6 +41,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     launch.add_argument("--args", metavar="FILE.toml", help="launch and arguments from a file")
     launch.add_argument("--target", metavar="SM", help="default: the module's .target")
+    cuda = parser.add_argument_group("CUDA C++")
+    cuda.add_argument("-I", dest="include", action="append", default=[], metavar="FOLDER",
+                      help="where headers are, repeatable")  # fmt: skip
+    cuda.add_argument("-D", dest="define", action="append", default=[], metavar="NAME[=TEXT]",
+                      help="define a macro, repeatable")  # fmt: skip
     results = parser.add_argument_group("results")
     for name, text in (
         ("out", "write a buffer after the run"),
@@ -70,13 +76,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument(
         "--schedules",
         metavar="N",
-        help="also three adverse and N random ones; results are compared",
+        help="also the adverse ones and N random ones; results are compared",
     )
     how.add_argument("--max-instructions", metavar="N")
     how.add_argument("--wmma-rule", default="ptx", metavar="ptx|cuda",
                      help="whose alignment rule wmma loads and stores have")  # fmt: skip
     how.add_argument("--jobs", default="1", metavar="N")
-    how.add_argument("--backend", default="sim", metavar="sim|gpu")
+    how.add_argument("--backend", default="sim", metavar="sim|gpu",
+                     help="where to launch; a GPU needs the driver and cuda-python")  # fmt: skip
+    how.add_argument("--timeout", default="30", metavar="SECONDS", help="of a kernel on a GPU")
 
 
 def _add_known(group: argparse._ArgumentGroup) -> None:
@@ -92,29 +100,44 @@ def _add_known(group: argparse._ArgumentGroup) -> None:
 def execute(args: argparse.Namespace) -> int:
     """Run the command."""
     from .check import assemble_text
+    from .cuda import compile_module, is_cuda
     from .files import read_text
     from .header import parse_header, parse_size
     from .plan import make_plan
 
     _check_options(args)
-    if args.backend != "sim":
-        what = "not available in this version" if args.backend == "gpu" else "unknown"
-        raise UsageError(f"backend '{args.backend}' is {what}; use sim")
-    for name in ("schedules", "max_instructions", "jobs", "print_limit"):
+    for name in ("schedules", "max_instructions", "jobs", "print_limit", "timeout"):
         text = getattr(args, name)
         option = f"--{name.replace('_', '-')}"
         setattr(args, name, None if text is None else parse_size(text, option))
     name, text = read_text(args.file)
     folder = Path() if args.file == "-" else Path(args.file).parent
+    lines = None
     try:
         known = _known(args, text, name)
-        module = assemble_text(text, name, args.target)
+        header = parse_header(text, name, folder)
+        target = _target(args, header)
+        if is_cuda(args.file):
+            module, lines = compile_module(args, text, name, folder, target)
+        else:
+            module = assemble_text(text, name, target)
     except PtxError as error:
         return _invalid(args, error)
-    plan = make_plan(args, module, parse_header(text, name, folder))
+    plan = make_plan(args, module, header)
     if plan is None:
         return 2
-    return _carry_out(args, plan, known)
+    try:
+        return _carry_out(args, replace(plan, lines=lines), known)
+    except PtxError as error:  # of the assembler in the driver of a GPU
+        return _invalid(args, error)
+
+
+def _target(args: argparse.Namespace, header: Header) -> str | None:
+    """The target that the options, the file of arguments or the header name."""
+    from .arguments import read_toml
+
+    file = None if args.args is None else read_toml(args.args).launch.target
+    return args.target or file or header.launch.target
 
 
 def _check_options(args: argparse.Namespace) -> None:
@@ -124,6 +147,10 @@ def _check_options(args: argparse.Namespace) -> None:
 
     check_format(args.format)
     wants_color(args.color, sys.stdout)
+    if args.backend not in ("sim", "gpu"):
+        raise UsageError(f"backend '{args.backend}' is unknown; use sim or gpu")
+    if args.backend == "gpu" and args.schedules is not None:
+        raise UsageError("--schedules needs the simulator; a GPU chooses its schedule itself")
     if args.format == "json" and args.json == "-":
         raise UsageError("--format json and --json - would write the report twice; use one")
     if args.json == "-" and args.html == "-":
@@ -177,12 +204,12 @@ def _carry_out(args: argparse.Namespace, plan: Plan, known: Known) -> int:
     report = _launch(args, plan, args.schedule, known)
     if report.clean and not report.stopped:
         known.add(report, _mismatches(plan, report) + _schedules(args, plan, report, known))
-    for binding, path in plan.written:
+    for binding, path in plan.written if report.outputs else []:
         save_npy(path, report.outputs[binding.name].array)
     if args.write_baseline is not None:
         lasting = known.lasting(report)
         write_baseline(args.write_baseline, report, lasting, known.source, known.baseline)
-    _write_documents(args, report, plan.module.source)
+    _write_documents(args, report, known.source)
     if "-" not in (args.json, args.html):
         _show(args, plan, report, known)
     return _exit_code(report, args.strict)
@@ -201,12 +228,12 @@ def _show(args: argparse.Namespace, plan: Plan, report: Report, known: Known) ->
         write(report.printf)
     write(
         render_report(
-            report, plan.module.source, args.format, args.print_limit, args.quiet, color,
+            report, known.source, args.format, args.print_limit, args.quiet, color,
             known.suppressions.advice(),
         )
     )  # fmt: skip
     if args.format in ("full", "concise"):
-        for b in plan.shown:
+        for b in plan.shown if report.outputs else []:
             write(render_array(b.name, report.outputs[b.name].array, b.spec.type))
         if args.stats:
             write(_statistics(report))
@@ -244,14 +271,19 @@ def _launch(args: argparse.Namespace, plan: Plan, schedule: str, known: Known) -
         max_instructions=args.max_instructions,
         jobs=args.jobs,
         wmma_rule=args.wmma_rule,
+        backend=args.backend,
+        timeout=args.timeout,
     )
     outputs = {}
+    lost = report.device is not None and report.stopped  # a fault of a GPU takes them along
     for b, value in zip(plan.bindings, arguments, strict=True):
         old = report.outputs.get(b.parameter.name)
-        if b.is_buffer:
+        if b.is_buffer and not lost:
             undefined = 0 if old is None else old.undefined_bytes
             outputs[b.name] = Output(b.spec.type.token, value.shape, value, undefined)
     report.outputs = outputs
+    if plan.lines is not None:
+        report = plan.lines.apply(report, known.source.name)
     return known.apply(report)
 
 
@@ -272,35 +304,13 @@ def _mismatches(plan: Plan, report: Report) -> list[Finding]:
     return found
 
 
-#: Orders of lanes, warps and copies that a wrong kernel can least bear.
-_ADVERSARIAL = ("reverse", "warp-serial", "early-async")
-
-
 def _schedules(args: argparse.Namespace, plan: Plan, base: Report, known: Known) -> list[Finding]:
-    """Findings of further runs, and of buffers that come out different.
+    """What further schedules show."""
+    from .exploration import explore, further_schedules
 
-    The orders that provoke most come first: reversed, one warp after the other, copies that land
-    at once; then random ones.
-    """
-    from .compare import differs_by_schedule
-
-    seeds = args.schedules or 0
-    orders = [*_ADVERSARIAL, *(f"random:{seed}" for seed in range(seeds))] if seeds else []
-    for schedule in orders:
-        if schedule == args.schedule:
-            continue
-        other = _launch(args, plan, schedule, known)
-        if not other.clean:
-            return [replace(f, values={**f.values, "schedule": schedule}) for f in other.findings]
-        pairs = ((b, base.outputs[b.name], other.outputs[b.name]) for b in plan.bindings
-                 if b.is_buffer)  # fmt: skip
-        found = [
-            differs_by_schedule(b.name, o.array, first.array, b.spec.type, schedule)
-            for b, first, o in pairs
-        ]
-        if any(found):
-            return [f for f in found if f is not None]
-    return []
+    schedules = further_schedules(args.schedules or 0, args.schedule)
+    types = {b.name: b.spec.type for b in plan.bindings if b.is_buffer}
+    return explore(base, args.schedule, schedules, lambda s: _launch(args, plan, s, known), types)
 
 
 def _statistics(report: Report) -> str:

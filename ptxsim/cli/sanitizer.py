@@ -9,7 +9,7 @@ from ..diagnostics import Severity, Source
 from ..report import Finding, Report
 from .clean import one_line
 from .places import statement
-from .text import party, place, whereabouts
+from .text import has_parties, party, place, whereabouts
 
 __all__ = ["render_sanitizer"]
 
@@ -24,7 +24,9 @@ def render_sanitizer(
     quiet: bool = False,
 ) -> str:
     """Some findings, a word on further ones, and unless ``quiet`` who speaks and the totals."""
-    head = f"PTXSIM {__version__}: {report.file}, entry {report.entry}, target {report.target}"
+    head = f"PTXSIM {__version__}: {report.file}"
+    if report.entry:
+        head += f", entry {report.entry}, target {report.target}"
     lines: list[str] = [] if quiet else [head]
     for f in findings:
         lines += [*_finding(f, report, source), ""]
@@ -36,7 +38,7 @@ def render_sanitizer(
 
 def _finding(f: Finding, report: Report, source: Source | None) -> Iterator[str]:
     yield f"{f.severity.value.capitalize()} {f.class_} [{f.code}]: {f.message}"
-    yield f"    at {place(f, report.file)} in {report.entry}"
+    yield f"    at {place(f, report.file)}" + (f" in {report.entry}" if report.entry else "")
     yield from _code(source, f.line, f.column)
     who = whereabouts(f)
     if who:
@@ -45,7 +47,8 @@ def _finding(f: Finding, report: Report, source: Source | None) -> Iterator[str]
         yield f"    address {f.address:#x} in {f.space or 'generic'} memory"
     if f.other_line is not None:
         column = f":{f.other_column}" if f.other_column else ""
-        yield f"    other party at {report.file}:{f.other_line}{column}"
+        what = "other party" if has_parties(f) else "other line"
+        yield f"    {what} at {report.file}:{f.other_line}{column}"
         yield from _code(source, f.other_line, f.other_column)
         other = party(f.other_cta, f.other_warp, f.other_lanes)
         if other:

@@ -12,7 +12,7 @@ from .._version import __version__
 from ..diagnostics import Severity, Source
 from ..report import FINDING_CODES, Finding, LeftOut, Report
 from .places import fingerprints, statement
-from .text import party, whereabouts
+from .text import has_parties, party, whereabouts
 
 __all__ = ["render_sarif", "sarif_log"]
 
@@ -158,7 +158,8 @@ def _related(f: Finding, file: str, source: Source | None) -> list[dict[str, Any
     out = []
     if f.other_line:
         who = party(f.other_cta, f.other_warp, f.other_lanes)
-        text = "the other party" + (f": {who}" if who else "")
+        text = "the other party" if has_parties(f) else "the other line"
+        text += f": {who}" if who else ""
         place = _location(file, source, f.other_line, f.other_column)
         out.append({"id": 1, "message": {"text": text}, **place})
     if f.ordering and f.ordering_line:

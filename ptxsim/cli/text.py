@@ -27,7 +27,9 @@ _LEFT_OUT = {"baseline": "in the baseline", "comment": "ignored by comments",
 
 def summary(report: Report) -> str:
     """The verdict in one line, and in further ones what was left out of it."""
-    where = one_line(f"{report.file}: '{report.entry}' on {report.target}")
+    gpu = "" if report.device is None else f", {report.device['name']}"
+    what = f": '{report.entry}' on {report.target}{gpu}" if report.entry else ""
+    where = one_line(f"{report.file}{what}")
     counts = [
         (sum(f.severity is severity for f in report.findings), severity.value)
         for severity in Severity
@@ -48,7 +50,8 @@ def summary(report: Report) -> str:
 
 def place(finding: Finding, name: str) -> str:
     """``file:line:column`` as far as the finding has them."""
-    return one_line(f"{name}:{finding.line}:{finding.column}" if finding.line else name)
+    line = f":{finding.line}{_column(finding.column)}" if finding.line else ""
+    return one_line(f"{name}{line}")
 
 
 def concise(f: Finding, name: str) -> str:
@@ -74,7 +77,7 @@ def _full(f: Finding, name: str, source: Source | None) -> Iterator[str]:
     if f.values:
         yield one_line("  values: " + ", ".join(f"{k} = {v}" for k, v in f.values.items()))
     if f.other_line is not None and not has_parties(f):
-        yield f"  other: {one_line(name)}:{f.other_line}"
+        yield f"  other: {one_line(name)}:{f.other_line}{_column(f.other_column)}"
         yield from _excerpt(source, f.other_line, f.other_column)
     if f.help:
         yield f"  help: {one_line(f.help)}"
@@ -91,12 +94,16 @@ def _parties(f: Finding, name: str, source: Source | None) -> Iterator[str]:
     """Who accessed second (the excerpt above), who first, and what orders them up to there."""
     yield f"  second: {whereabouts(f) or 'unknown'}"
     who = party(f.other_cta, f.other_warp, f.other_lanes)
-    column = f":{f.other_column}" if f.other_column else ""
-    yield f"  first: {one_line(name)}:{f.other_line}{column}" + (f", {who}" if who else "")
+    at = f"{one_line(name)}:{f.other_line}{_column(f.other_column)}"
+    yield f"  first: {at}" + (f", {who}" if who else "")
     yield from _excerpt(source, f.other_line, f.other_column)
     if f.ordering:
         yield f"  order: {one_line(f.ordering)}"
         yield from _excerpt(source, f.ordering_line, 0)
+
+
+def _column(column: int) -> str:
+    return f":{column}" if column else ""
 
 
 def _excerpt(source: Source | None, line: int | None, column: int) -> list[str]:
@@ -107,7 +114,8 @@ def whereabouts(f: Finding) -> str:
     """CTA, warp and lanes of the first occurrence."""
     others = len(f.ctas) - 1
     more = " or more" if len(f.ctas) == MAX_CTAS else ""
-    tail = f" and {others}{more} others" if others > 0 else ""
+    plural = "s" if others > 1 or more else ""
+    tail = f" and {others}{more} other{plural}" if others > 0 else ""
     return party(f.ctas[0] if f.ctas else None, f.warp, f.lanes, tail)
 
 

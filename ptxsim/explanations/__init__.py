@@ -27,7 +27,7 @@ OTHER = "// <-- other"
 class Explanation:
     """All that is said about one code; ``class_`` is the class of the finding, if it is one.
 
-    XX ``prepare`` are what the example needs beside its text: options of ``ptxsim
+    ``options`` and ``prepare`` are what the example needs beside its text: options of ``ptxsim
     run``, and a shell command that makes its files.
     """
 
@@ -51,7 +51,7 @@ class Explanation:
     @property
     def command(self) -> str:
         """The command whose report shows the code when it reads the example."""
-        return f"ptxsim run - {self.options}".rstrip() if self.class_ else "ptxsim check -"
+        return f"ptxsim {'run' if self.class_ else 'check'} - {self.options}".rstrip()
 
     @property
     def example(self) -> str:

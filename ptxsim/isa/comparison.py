@@ -46,10 +46,19 @@ _COMBINE: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def _undecided(m: Mods) -> Callable[[Sequence[Array], Sequence[Array]], BoolArray]:
+#: comparisons of floats that have one outcome for any number, or NaN, and itself
+_SETTLED = ("ne", "lt", "gt", "equ", "leu", "geu")
+
+
+def _undecided(
+    m: Mods, alike: tuple[int, ...]
+) -> Callable[[Sequence[Array], Sequence[Array]], BoolArray]:
     """Where the outcome of a comparison depends on undefined bits."""
     type_ = SCALAR_TYPES[m.type]
-    if type_.kind in ("f", "a"):
+    floats, one = type_.kind in ("f", "a"), alike[:2] == (0, 0)
+    if one and (not floats or m.cmp in _SETTLED):
+        return lambda values, unknown: np.zeros(1, bool)
+    if floats:
         return compared_whole
     return compared_integers(_comparison(m), m.cmp in ("eq", "ne"), type_.signed)
 
@@ -80,7 +89,10 @@ class _Setp(Pure):
         return setp
 
     def undefined_bits(self, m: Mods) -> Rule | None:
-        compare, undecided = _comparison(m), _undecided(m)
+        return self.undefined_bits_alike(m, ())
+
+    def undefined_bits_alike(self, m: Mods, alike: tuple[int, ...]) -> Rule | None:
+        compare, undecided = _comparison(m), _undecided(m, alike)
 
         def rule(values: Sequence[Array], unknown: Sequence[Array]) -> Any:
             t, lost = compare(*values[:2]), undecided(values, unknown)
@@ -207,7 +219,10 @@ class Set(Pure):
         return set_
 
     def undefined_bits(self, m: Mods) -> Rule | None:
-        compare, undecided = _comparison(m), _undecided(m)
+        return self.undefined_bits_alike(m, ())
+
+    def undefined_bits_alike(self, m: Mods, alike: tuple[int, ...]) -> Rule | None:
+        compare, undecided = _comparison(m), _undecided(m, alike)
         bits = SCALAR_TYPES[m.dtype].bits
 
         def rule(values: Sequence[Array], unknown: Sequence[Array]) -> Any:

@@ -28,10 +28,13 @@ __all__ = [
     "elements",
     "everywhere",
     "from_low_bits",
+    "low_product",
     "moved",
+    "nowhere",
     "pair",
     "selected",
     "touched",
+    "unless_zero",
     "zero_test",
 ]
 
@@ -73,22 +76,25 @@ def moved(function: Callable[..., Any], data: int | None = None) -> Rule:
     return rule
 
 
-def bitwise(function: Callable[..., Any], data: int | None = None) -> Rule:
-    """A function of single bits: a result bit is undefined if undefined source bits change it."""
+def bitwise(
+    function: Callable[..., Any], data: int | None = None, alike: Sequence[int] | None = None
+) -> Rule:
+    """A function of single bits: a result bit is undefined if undefined source bits change it.
+
+    Sources that are one register (``alike``) change together.
+    """
 
     def rule(values: Sequence[Array], unknown: Sequence[Array]) -> Any:
         n = len(values) if data is None else data
         rest = values[n:]
         now = function(*values[:n], *rest)
         out = now ^ now
-        marked = [bool(u.any()) for u in unknown[:n]]
+        first = range(n) if alike is None else alike[:n]
+        marked = [first[i] == i and bool(unknown[i].any()) for i in range(n)]
         for flips in product(*((False, True) if m else (False,) for m in marked)):
             if not any(flips):
                 continue
-            other = [
-                v ^ u if flip else v
-                for v, u, flip in zip(values[:n], unknown[:n], flips, strict=True)
-            ]
+            other = [values[i] ^ unknown[i] if flips[first[i]] else values[i] for i in range(n)]
             out = out | (function(*other, *rest) ^ now)
         return out
 
@@ -118,6 +124,40 @@ def from_low_bits(values: Sequence[Array], unknown: Sequence[Array]) -> Any:
     for u in unknown[1:]:
         mask = mask | u
     return mask | (~mask + mask.dtype.type(1))
+
+
+def nowhere(values: Sequence[Array], unknown: Sequence[Array]) -> Any:
+    """A result that is the same whatever the sources hold."""
+    return np.zeros_like(unknown[0][..., :1])
+
+
+def low_product(width: int) -> Rule:
+    """A product (and a third source added to it) to ``width`` bits.
+
+    An undefined bit changes it by multiples of that bit times the lowest bit that may be set in
+    the other factor; by nothing if that is surely zero.
+    """
+    dtype: Any = bits_dtype(width)
+
+    def rule(values: Sequence[Array], unknown: Sequence[Array]) -> Any:
+        lost = [_lowest(u.astype(dtype)) for u in unknown[:2]]
+        may = [_lowest((v | u).astype(dtype)) for v, u in zip(values[:2], unknown[:2], strict=True)]
+        return from_low_bits(values, [lost[0] * may[1], lost[1] * may[0], *unknown[2:]])
+
+    return rule
+
+
+def _lowest(mask: Array) -> Array:
+    """The lowest one bit of each."""
+    bit: Array = mask & (~mask + mask.dtype.type(1))
+    return bit
+
+
+def unless_zero(values: Sequence[Array], unknown: Sequence[Array]) -> Any:
+    """A part of a product (and a third source added to it): defined if a factor is surely zero."""
+    (a, b), (mask_a, mask_b) = values[:2], unknown[:2]
+    lost = ((mask_a | mask_b) != 0) & ((a | mask_a) != 0) & ((b | mask_b) != 0)
+    return from_low_bits(values, [everywhere(lost, 8 * a.dtype.itemsize), *unknown[2:]])
 
 
 def selected(values: Sequence[Array], unknown: Sequence[Array]) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -10,7 +10,17 @@ import numpy as np
 
 from ..numerics import bits, integer, packed
 from ..types import SCALAR_TYPES
-from .definedness import Rule, from_low_bits, moved
+from .definedness import (
+    Rule,
+    either,
+    everywhere,
+    from_low_bits,
+    low_product,
+    moved,
+    nowhere,
+    touched,
+    unless_zero,
+)
 from .protocol import Array
 from .record import Form, Mods, Pure, instruction
 
@@ -61,6 +71,9 @@ class Sub(Pure):
     def undefined_bits(self, m: Mods) -> Rule | None:
         return None if m.sat else from_low_bits
 
+    def undefined_bits_alike(self, m: Mods, alike: tuple[int, ...]) -> Rule | None:
+        return nowhere
+
 
 @instruction("add", isa=_I + "add", floor="8.0+sm_90")
 class AddPacked(Pure):
@@ -84,12 +97,15 @@ class Mul(Pure):
         return partial(integer.mul_hi, **_sign(m))
 
     def undefined_bits(self, m: Mods) -> Rule | None:
-        return from_low_bits if m.half == "lo" else None
+        return low_product(_width(m)) if m.half == "lo" else unless_zero
 
 
 class _Wide(Pure):
     def wide_type(self, m: Mods) -> str:
         return f"{m.type[0]}{2 * _width(m)}"
+
+    def undefined_bits(self, m: Mods) -> Rule | None:
+        return low_product(2 * _width(m))
 
 
 @instruction("mul", isa=_I + "mul")
@@ -120,7 +136,9 @@ class Mad(Pure):
         return lambda a, b, c: integer.mul_hi(a, b, **sign) + c
 
     def undefined_bits(self, m: Mods) -> Rule | None:
-        return from_low_bits if m.half == "lo" else None
+        if m.sat:
+            return None
+        return low_product(_width(m)) if m.half == "lo" else unless_zero
 
 
 def _mad_lo(a: Array, b: Array, c: Array) -> Array:
@@ -148,6 +166,20 @@ class Mul24(Pure):
     def evaluate(self, m: Mods) -> Callable[..., Any]:
         return partial(integer.mul24, signed=m.type == "s32", high=m.half == "hi")
 
+    def undefined_bits(self, m: Mods) -> Rule | None:
+        return _of_low_24(low_product(32) if m.half == "lo" else unless_zero)
+
+
+def _of_low_24(rule: Rule) -> Rule:
+    """A rule for factors of which only the low 24 bits count."""
+    low = np.uint32(0xFFFFFF)
+
+    def of_low_24(values: Sequence[Array], unknown: Sequence[Array]) -> Any:
+        factors, masks = [v & low for v in values[:2]], [u & low for u in unknown[:2]]
+        return rule([*factors, *values[2:]], [*masks, *unknown[2:]])
+
+    return of_low_24
+
 
 @instruction("mad24", isa=_I + "mad24")
 class Mad24(Pure):
@@ -163,6 +195,11 @@ class Mad24(Pure):
             return integer.mad24_hi_sat
         product = partial(integer.mul24, signed=m.type == "s32", high=m.half == "hi")
         return lambda a, b, c: product(a, b) + c
+
+    def undefined_bits(self, m: Mods) -> Rule | None:
+        if m.sat:
+            return None
+        return _of_low_24(low_product(32) if m.half == "lo" else unless_zero)
 
 
 class _Signed(Pure):
@@ -181,6 +218,14 @@ class Sad(_Signed):
 
     forms = (Form(f"type:{_INTS}", _THREE),)
     function = integer.sad
+
+    def undefined_bits_alike(self, m: Mods, alike: tuple[int, ...]) -> Rule | None:
+        """The distance of a register from itself is zero."""
+        return _third if alike[1] == 0 else None
+
+
+def _third(values: Sequence[Array], unknown: Sequence[Array]) -> Array:
+    return unknown[2]
 
 
 @instruction("div", isa=_I + "div")
@@ -215,6 +260,10 @@ class _Extreme(Pure):
         if m.relu:
             return lambda a, b: integer.relu(function(a, b), width=32)
         return function
+
+    def undefined_bits_alike(self, m: Mods, alike: tuple[int, ...]) -> Rule | None:
+        """The smaller and the larger of a register and itself are that register."""
+        return self.undefined_bits(m) if m.relu else either
 
 
 @instruction("min", isa=_I + "min")
@@ -389,6 +438,17 @@ class Dp2a(Pure):
 _CC_TYPES = "type:{u32 s32 u64@4.3 s64@4.3}"
 
 
+def _borrowed(width: int, with_flag: bool) -> Rule:
+    """A register less itself and the borrow: only the borrow counts."""
+
+    def rule(values: Sequence[Array], unknown: Sequence[Array]) -> Any:
+        lost = touched(unknown[2:])
+        difference = everywhere(lost, width)
+        return (difference, lost) if with_flag else difference
+
+    return rule
+
+
 class _Carry(Pure):
     """add, sub and their readers of the carry flag; sub keeps the borrow."""
 
@@ -416,6 +476,9 @@ class SubCc(_Carry):
     forms = (Form(f"cc {_CC_TYPES}", _TWO + ", =$cc.pred"),)
     function = integer.sub_borrow
 
+    def undefined_bits_alike(self, m: Mods, alike: tuple[int, ...]) -> Rule | None:
+        return _borrowed(_width(m), bool(m.cc))
+
 
 _READERS = (
     Form(f"cc {_CC_TYPES}", _TWO + ", +$cc.pred"),
@@ -437,6 +500,9 @@ class Subc(_Carry):
 
     forms = _READERS
     function = integer.sub_borrow
+
+    def undefined_bits_alike(self, m: Mods, alike: tuple[int, ...]) -> Rule | None:
+        return _borrowed(_width(m), bool(m.cc))
 
 
 class _MadCarry(Pure):

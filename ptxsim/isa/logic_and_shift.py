@@ -33,6 +33,9 @@ class _Logic(Pure):
     def undefined_bits(self, m: Mods) -> Rule | None:
         return type(self).rule
 
+    def undefined_bits_alike(self, m: Mods, alike: tuple[int, ...]) -> Rule | None:
+        return bitwise(self.evaluate(m), alike=alike)
+
 
 @instruction("and", isa=_L + "and")
 class And(_Logic):
@@ -148,10 +151,13 @@ class Lop3(Pure):
         return lop3
 
     def undefined_bits(self, m: Mods) -> Rule | None:
+        return self.undefined_bits_alike(m, (0, 1, 2))
+
+    def undefined_bits_alike(self, m: Mods, alike: tuple[int, ...]) -> Rule | None:
         evaluate = self.evaluate(m)
 
         def rule(values: Sequence[Array], unknown: Sequence[Array]) -> Any:
-            d = bitwise(lambda *v: evaluate(*v[:4]), 3)(values[:4], unknown[:4])
+            d = bitwise(lambda *v: evaluate(*v[:4]), 3, alike)(values[:4], unknown[:4])
             if not m.bool:
                 return d
             value, q = evaluate(*values[:4]), values[4]

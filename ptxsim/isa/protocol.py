@@ -50,6 +50,8 @@ class Site(Protocol):
     @property
     def line(self) -> int: ...
     @property
+    def column(self) -> int: ...
+    @property
     def order(self) -> MemoryOrder: ...
 
 
@@ -163,6 +165,10 @@ class Lanes(Protocol):
     ) -> None:
         """Say which lane of the warp gave ``site`` the address that a lane's undefined bits are
         from (-1: none are), and what lies there."""
+
+    def absent(self, lanes: BoolArray, given: Array, site: Site) -> Unknown | None:
+        """The undefined bits (of 32) of values that lanes take from lanes of their warp which do
+        not take part; None where undefined bits are not followed."""
 
     def take_loaded(self) -> list[Unknown | None] | None:
         """The undefined bits of the elements of the last load; None if it read none."""

@@ -292,6 +292,8 @@ class Instruction:
     propagates: ClassVar[tuple[str, ...]] = ()
     #: The operand that receives what was read from memory, undefined bits included.
     receives: ClassVar[str] = ""
+    #: Its result can have undefined bits though its sources have none, which its step then marks.
+    loses: ClassVar[bool] = False
     #: Operands that are wmma fragments, whose tags the record itself keeps.
     fragment_operands: ClassVar[tuple[str, ...]] = ()
     #: Operands of which only some lanes count, so that the record checks them by itself.
@@ -399,6 +401,13 @@ class Pure(Instruction):
         None: packed elements one by one, any other result as a whole if a source has such a bit.
         """
         return None
+
+    def undefined_bits_alike(self, m: Mods, alike: tuple[int, ...]) -> Rule | None:
+        """The same where a register is several of the sources, which then have equal bits.
+
+        ``alike[i]`` is the first source that is the register of source ``i``.
+        """
+        return self.undefined_bits(m)
 
     def bind(self, b: Binder) -> Step:
         return b.pure(self.evaluate(b.mods))

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ..diagnostics import Severity
 from .parallel_synchronization import MaskedCollective
 from .protocol import Array, BoolArray, Registers, Step
 from .record import Form, Instruction, Mods, instruction
@@ -43,6 +44,7 @@ class _Shuffle(Instruction):
     collective = True
     needs_defined = True
     propagates = ("a",)
+    loses = True
 
     def lane_matters(self, m: Mods) -> bool:
         return True
@@ -74,6 +76,7 @@ class _Shuffle(Instruction):
         mode = b.mods.mode
         a, lane_operand, clamp = b.source("a"), b.source("b"), b.source("c")
         write, write_p = b.write("d"), b.write_second("d")
+        (mark,) = b.marks("d")
         site = b.site
         masked = b.has("mask")
         member = b.source("mask") if masked else -1
@@ -84,36 +87,41 @@ class _Shuffle(Instruction):
             source, valid = _sources(mode, w.spread(r[lane_operand]), w.spread(r[clamp]))
             source = np.broadcast_to(source, w.present.shape)
             result = np.take_along_axis(value, source, axis=1)
-            if not w.present.all():
-                _check_sources(g, w, source, site)
-            elif masked:
-                members = np.broadcast_to(w.spread(r[member]), w.present.shape)
-                unnamed = (members >> source.astype(np.uint32)) & np.uint32(1) == 0
-                if unnamed.any():
-                    _report(g, w, unnamed, source, site)
             write(r, w.collect(result), None)
             write_p(r, w.collect(valid), None)
+            if masked:
+                # the mask of the lane that reads: several groups may come at once
+                members = w.spread(r[member])
+                absent = (members >> source.astype(np.uint32)) & np.uint32(1) == 0
+            else:
+                absent = np.zeros(source.shape, bool)
+            if not w.present.all():
+                absent = (absent | ~np.take_along_axis(w.present, source, axis=1)) & w.present
+            if absent.any():
+                _lose(g, w.collect(absent), w.collect(source), mark, site)
 
         return step
 
 
-def _check_sources(g: Any, w: Any, source: Array, site: Any) -> None:
-    """Reading a lane that is not here gives an undefined value."""
-    bad = w.present & ~np.take_along_axis(w.present, source, axis=1)
-    if bad.any():
-        _report(g, w, bad, source, site)
+def _lose(g: Any, lanes: BoolArray, source: Array, mark: Any, site: Any) -> None:
+    """What lanes take from a lane that is not here is undefined: reported where it matters.
 
-
-def _report(g: Any, w: Any, bad: BoolArray, source: Array, site: Any) -> None:
-    warp = int(np.flatnonzero(bad.any(axis=1))[0])
-    lane = int(np.flatnonzero(bad[warp])[0])
+    Where undefined bits are not followed, nobody knows whether it does: a warning.
+    """
+    unknown = g.absent(lanes, source, site)
+    if unknown is not None:
+        mark(g, unknown, lanes)
+        return
+    first = int(np.flatnonzero(lanes)[0])
     g.finding(
         "mask-mismatch",
-        f"lane {lane} reads lane {int(source[warp, lane])}, which does not take part in"
+        f"lane {g.lanes[first] & 31} reads lane {source[first]}, which does not take part in"
         f" '{site.text}'",
         site,
-        w.collect(bad),
-        help="name the source lane in the member mask and let it execute the instruction",
+        lanes,
+        help="name the source lane in the member mask and let it execute the instruction; with"
+        " initcheck only values that are used are reported",
+        severity=Severity.WARNING,
     )
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from ..isa.protocol import Array, BoolArray, Site
 from ..windows import LOCAL_SIZE, LOCAL_WINDOW, SHARED_SIZE, SHARED_WINDOW
 from .definedness import gather, report_stored, shadows_of, store_unknown
+from .memory import count_bytes, past_end
 
 if TYPE_CHECKING:
     from .group import Group
@@ -350,25 +351,25 @@ def _out_of_bounds(
     group: Group, access: Access, space: str, address: Array, bad: Array, lanes: Array | None
 ) -> None:
     first = int(address[np.flatnonzero(bad)[0]])
+    cure = "check the index against the extent before the access"
     if space in _IN_ARENA:
         where = group.wave.memory.describe(first, access.total)
     else:
         size = (
             group.wave.shared_size if space == "shared" else group.stack + group.routine.frame_size
         )
-        past = first - size
-        where = (
-            f"{past} bytes past the end"
-            if past >= 0
-            else f"the last {past + access.total} bytes past"
-        )
-        where += f" of the {size} bytes of {space} memory"
+        past = past_end(first - size, access.total)
+        where = f"{past} of the {count_bytes(size)} of {space} memory"
+        if not size:
+            where = f"this launch has no {space} memory"
+        if space == "shared" and not size:
+            cure = "give the launch dynamic shared memory (--smem, or smem= of the header)"
     group.finding(
         f"oob-{space}",
         f"{access.total}-byte access at {space} address {first:#x}: {where}",
         access.site,
         _flags(group, bad, lanes),
-        help="check the index against the extent before the access",
+        help=cure,
         fatal=True,
         address=first,
         space=space,
@@ -389,6 +390,7 @@ def _check_readonly(
                 f"writes to '{a.name}', which is read-only",
                 access.site,
                 _flags(group, bad, lanes),
+                help="write to a buffer that is not read-only",
                 fatal=True,
                 address=first,
                 space="global",

@@ -26,7 +26,10 @@ __all__ = ["Barriers"]
 class _State:
     here: BoolArray
     predicate: BoolArray
+    #: by CTA: threads that it opens for, -1 for all, 0 while none has come
     expected: Array
+    #: by CTA: bar.red has come, or bar.sync and bar.arrive
+    reduces: BoolArray
     parked: list[tuple[Group, Arrival]] = field(default_factory=list)
     site: Site | None = None
 
@@ -48,18 +51,28 @@ class Barriers:
         """All waiting groups."""
         return [p for s in self._states.values() for p in s.parked]
 
+    def come(self, barrier: int, cta: int) -> int:
+        """How many threads of a CTA of the wave have arrived since the barrier last opened."""
+        here = self._states[barrier].here.reshape(-1, self.wave.lanes_per_cta)
+        return int(np.count_nonzero(here[cta]))
+
     def arrive(self, group: Group, a: Arrival) -> Group | None:
         """The group executes a barrier; returns it if all its lanes may go on."""
         wave = self.wave
         if not 0 <= a.barrier < 16:
             group.finding(
-                "barrier-args", f"barrier {a.barrier} does not exist (0 to 15)", a.site, fatal=True
+                "barrier-args",
+                f"barrier {a.barrier} does not exist (0 to 15)",
+                a.site,
+                help="keep the number of the barrier below 16",
+                fatal=True,
             )
         if a.count is not None and (a.count % 32 or a.count <= 0):
             group.finding(
                 "barrier-args",
                 f"the thread count {a.count} is not a positive multiple of the warp size, 32",
                 a.site,
+                help="barriers count whole warps: round the count up to the next multiple of 32",
                 fatal=True,
             )
         state = self._states.get(a.barrier)
@@ -77,7 +90,7 @@ class Barriers:
         if state is None:
             state = self._states[a.barrier] = _State(
                 np.zeros(wave.size, bool), np.zeros(wave.size, bool),
-                np.zeros(len(wave.ctas), np.int64),
+                np.zeros(len(wave.ctas), np.int64), np.zeros(len(wave.ctas), bool),
             )  # fmt: skip
         self._join(state, group, a)
         if a.waits:
@@ -103,21 +116,44 @@ class Barriers:
                 f"arrives at barrier {a.barrier} a second time before it has opened",
                 a.site,
                 again,
+                help="wait for the barrier (bar.sync) between two arrivals of a thread",
                 fatal=True,
             )
         ctas = np.unique(group.cta)
         expected = -1 if a.count is None else a.count
-        other = state.expected[ctas]
-        if ((other != 0) & (other != expected)).any():
-            line = state.site.line if state.site else 0
+        before = state.expected[ctas]
+        wrong = before[(before != 0) & (before != expected)]
+        if a.count in (None, self.wave.lanes_per_cta):
+            # all threads, by their number or without
+            wrong = wrong[(wrong != -1) & (wrong != self.wave.lanes_per_cta)]
+        if len(wrong):
+            first = state.site
+            assert first is not None
             group.finding(
                 "barrier-args",
-                f"barrier {a.barrier} is used with another thread count at line {line}",
+                f"barrier {a.barrier} is used with another thread count at line {first.line}:"
+                f" {_threads(int(wrong[0]))} there, {_threads(expected)} here",
                 a.site,
-                other_line=line,
+                help="give each group a barrier of its own, or all of them the same count",
+                other_line=first.line,
+                other_column=first.column,
                 fatal=True,
             )
-        state.expected[ctas] = expected
+        if ((before != 0) & (state.reduces[ctas] != bool(a.reduce))).any():
+            first = state.site
+            assert first is not None
+            group.finding(
+                "barrier-args",
+                f"'{a.site.text}' meets '{first.text}' of line {first.line} at barrier"
+                f" {a.barrier}: bar.red does not mix with bar.sync and bar.arrive",
+                a.site,
+                help="let all threads of the barrier execute bar.red, or none",
+                other_line=first.line,
+                other_column=first.column,
+                fatal=True,
+            )
+        state.reduces[ctas] = bool(a.reduce)
+        state.expected[ctas] = np.where(before > 0, before, expected)
         state.site = a.site
         state.here[group.lanes] = True
         if a.predicate is not None:
@@ -192,3 +228,7 @@ class Barriers:
         else:
             result = np.asarray(counted != 0)
         return result
+
+
+def _threads(expected: int) -> str:
+    return "all threads" if expected < 0 else str(expected)

@@ -184,6 +184,12 @@ def store_unknown(group: Group, p: Place, at: Array, word: int, bits: Array, ori
 # --- reports --------------------------------------------------------------------------------------
 
 
+_CURES = {
+    "global": "initialise the buffer, or write it before it is read",
+    "shared": "write all of it before it is read; if a copy does so, wait for the copy",
+}
+
+
 def observe(
     group: Group,
     found: Sequence[tuple[Unknown, str]],
@@ -211,19 +217,39 @@ def observe(
             new = lanes & ~told[key] if key in told else lanes
             told[key] = lanes | told[key] if key in told else lanes
             if new.any():
-                _report(group, source, new, site, name)
+                _report(group, source, new, site, name, _part(bits, new))
 
 
-def _report(group: Group, origin: Origin, bad: BoolArray, site: Site, name: str) -> None:
+def _part(bits: Array, lanes: BoolArray) -> dict[str, Any]:
+    """Which bits are undefined in the first of these lanes, if it is not all of them."""
+    lane = min(int(lanes.argmax()), bits.shape[-1] - 1)
+    mask = sum(int(word) << 64 * k for k, word in enumerate(np.atleast_1d(bits[..., lane])))
+    width = 8 * bits.dtype.itemsize * (2 if bits.ndim > 1 else 1)
+    if bits.dtype == bool or mask == (1 << width) - 1:
+        return {}
+    return {"undefined_bits": f"{mask:#0{width // 4 + 2}x}"}
+
+
+def _report(
+    group: Group, origin: Origin, bad: BoolArray, site: Site, name: str, part: dict[str, Any]
+) -> None:
     if origin.site is None:
-        if name in ("", origin.name):
-            what = f"uses register {origin.name}, which was never written"
+        owner = "" if origin.function == group.routine.name else f" of '{origin.function}'"
+        what = f"register {origin.name}{owner}, which was never written"
+        if not name:
+            what = f"writes what comes from {what}"
+        elif name == origin.name and not owner:
+            what = f"uses {what}"
         else:
-            what = f"uses register {name}, which depends on {origin.name}, which was never written"
+            what = f"uses register {name}, which depends on {what}"
+        way = f"through '{origin.function}'" if owner else "that leads here"
         group.finding(
             origin.class_, f"'{site.text}' {what}", site, bad,
-            help=f"write {origin.name} on every path that leads here",
+            help=f"write {origin.name} on every path {way}", **part,
         )  # fmt: skip
+        return
+    if origin.class_ == "mask-mismatch":
+        _report_absent(group, origin, bad, site, part)
         return
     where, values = _where(group, origin, bad)
     use = f"'{site.text}' at line {site.line} uses it"
@@ -234,13 +260,37 @@ def _report(group: Group, origin: Origin, bad: BoolArray, site: Site, name: str)
         f"reads {where}, which was never written; {use}",
         origin.site,
         bad,
-        help="initialise the buffer, or write it before it is read"
-        if origin.name == "global" else
-        "write all that is read, and wait for the copies, before it is read",
+        help=_CURES.get(origin.name, "write all of it before it is read"),
         other_line=None if origin.site is site else site.line,
+        other_column=0 if origin.site is site else site.column,
         space=origin.name,
         **values,
+        **part,
     )  # fmt: skip
+
+
+def _report_absent(
+    group: Group, origin: Origin, bad: BoolArray, site: Site, part: dict[str, Any]
+) -> None:
+    """A value that a shuffle took from a lane which did not take part matters."""
+    shuffle, given = origin.site, origin.given
+    assert shuffle is not None and given is not None
+    readers = np.flatnonzero(given >= 0)
+    lane = int(group.lanes[bad][0])
+    if given[lane] < 0:  # another lane has passed the value on
+        lane = int(readers[np.searchsorted(readers, lane) % len(readers)])
+    group.finding(
+        origin.class_,
+        f"lane {lane & 31} reads lane {given[lane]}, which does not take part in '{shuffle.text}';"
+        f" '{site.text}' at line {site.line} uses the value",
+        shuffle,
+        bad,
+        help="name the source lane in the member mask and let it execute the instruction, or do"
+        " not use the value",
+        other_line=site.line,
+        other_column=site.column,
+        **part,
+    )
 
 
 def _where(group: Group, origin: Origin, bad: BoolArray) -> tuple[str, dict[str, Any]]:
@@ -264,6 +314,9 @@ def _where(group: Group, origin: Origin, bad: BoolArray) -> tuple[str, dict[str,
         name = allocation.name if allocation else "?"
         offset = at - (allocation.start if allocation else 0)
         return f"byte {offset} of '{name}'", {"address": wave.memory.base + at}
+    assert origin.site is not None
+    if origin.name == "local" and origin.site.text.startswith("ld.param"):
+        note = " (a parameter)"
     return f"{origin.name} address {at:#x}{note}", {"address": at}
 
 

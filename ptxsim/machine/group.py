@@ -288,10 +288,17 @@ class Group:
         origin = self.wave.origins.known[number]
         if origin.site is not site:
             return
-        if origin.given is None or len(origin.given) != self.wave.size:
-            origin.given = np.full(self.wave.size, -1)
-        origin.given[self.lanes] = lanes
+        origin.give(self.lanes, lanes, self.wave.size)
         origin.describe = describe
+
+    def absent(self, lanes: BoolArray, given: Array, site: Site) -> Unknown | None:
+        """The undefined bits of values that lanes take from lanes which do not take part."""
+        if not self.wave.checked:
+            return None
+        number = self.wave.origins.absent(site)
+        self.wave.origins.known[number].give(self.lanes[lanes], given[lanes], self.wave.size)
+        bits = np.where(lanes, np.uint32(0xFFFFFFFF), np.uint32(0))
+        return bits, np.array([number], np.int32)
 
     def take_loaded(self) -> list[Unknown | None] | None:
         """The undefined bits of what the last load read; None if there were none."""

@@ -81,6 +81,7 @@ class LaunchRecord:
     wmma_rule: str = "ptx"
     #: follow undefined bits and report them where they matter
     initcheck: bool = True
+    count_guards: bool = False
     group_type: type[Group] = Group
     #: what checks listen to, for all waves of the launch
     watch: Watch | None = None
@@ -192,6 +193,7 @@ def run(record: LaunchRecord, sink: FindingSink) -> Outcome:
     link = Link(
         variables, functions, parameters, shared, module.target, record.wmma_rule,
         watched=record.watch is not None, initcheck=record.initcheck, tags=record.tags,
+        counts_guards=record.count_guards,
     )  # fmt: skip
     program = compile_program(module, record.entry, link)
     outcome = Outcome(memory, buffers, program, False)

@@ -14,9 +14,11 @@ import numpy as np
 
 from ..isa.protocol import Array
 
-__all__ = ["ARENA", "Allocation", "GlobalMemory", "OutOfMemory"]
+__all__ = ["ARENA", "Allocation", "GlobalMemory", "OutOfMemory", "count_bytes", "past_end"]
 
 _GUARD = 256
+#: Addresses below come from a null pointer; what is so far from all buffers is near none.
+_NULL, _FAR = 1 << 12, 1 << 40
 #: Where the arena begins for 32-bit addresses, the lower of its two places.
 ARENA = 0x1000_0000
 
@@ -133,17 +135,17 @@ class GlobalMemory:
             d = a.start - offset if offset < a.start else max(0, offset + size - a.end)
             if near is None or d < distance:
                 near, distance = a, d
+        if address < _NULL:
+            return "a null pointer" + (f" and {count_bytes(address)}" if address else "")
         if near is None:
             return "no memory is allocated"
+        if distance > _FAR:
+            return "far from every buffer"
         if offset < near.start:
-            return f"{near.start - offset} bytes before '{near.name}' ({near.size} bytes)"
-        if offset >= near.end:
-            gap = offset - near.end
-            past = f"{gap} bytes past" if gap else "just past"
-            return f"{past} the end of '{near.name}' ({near.size} bytes)"
-        return (
-            f"the last {offset + size - near.end} bytes lie past '{near.name}' ({near.size} bytes)"
-        )
+            where = f"{count_bytes(near.start - offset)} before"
+        else:
+            where = f"{past_end(offset - near.end, size)} of"
+        return f"{where} '{near.name}' ({count_bytes(near.size)})"
 
     def outside(self, offsets: Array, size: int) -> Array:
         """For each arena offset (uint64): is any of ``size`` bytes unallocated?  bool."""
@@ -161,3 +163,22 @@ class GlobalMemory:
     def allocations(self) -> tuple[Allocation, ...]:
         """All allocations by address."""
         return tuple(self._allocations)
+
+
+def count_bytes(number: int) -> str:
+    """A number of bytes in words."""
+    return f"{number} byte{'' if number == 1 else 's'}"
+
+
+def past_end(past: int, size: int) -> str:
+    """In words where an access of a size lies that begins so many bytes past an end.
+
+    >>> past_end(0, 4), past_end(1, 4)
+    ('just past the end', '1 byte past the end')
+    >>> past_end(-2, 4), past_end(-3, 4)
+    ('its last 2 bytes past the end', 'its last byte past the end')
+    """
+    if past < 0:
+        beyond = past + size
+        return f"its last {count_bytes(beyond) if beyond > 1 else 'byte'} past the end"
+    return f"{count_bytes(past)} past the end" if past else "just past the end"

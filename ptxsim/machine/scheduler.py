@@ -128,7 +128,7 @@ class Scheduler:
                 return None
             later, self._later = self._later, []
             if self._stuck(later) and not land_copies(self.wave):
-                deadlock(self.wave, later, list(self._waiting.values()))
+                deadlock(self.wave, later, list(self._waiting.values()), self.barriers.parked())
             for group in later:
                 self.push(group)
         _, key = heappop(self._heap)

@@ -30,7 +30,7 @@ from .definedness import (
     bind_receipt,
 )
 from .flow import Node, block_order, liveness, maybe_undefined
-from .model import Block, Counted, InstructionSite, Link, Program, Routine
+from .model import Block, Counted, GuardUse, InstructionSite, Link, Program, Routine
 from .tags import bind_tags, tagged_registers
 
 __all__ = ["compile_program", "reachable_functions"]
@@ -119,7 +119,7 @@ class _Compiler:
         nodes = [self._nodes(*self.ranges[b.index]) for b in self.blocks]
         succ = [self._successors(b) for b in self.blocks]
         defined = 0
-        for p in (*self.function.parameters, *self.function.results):
+        for p in self.function.parameters:
             if isinstance(p, Register):
                 defined |= 1 << p.index
         results = [r.index for r in self.function.results if isinstance(r, Register)]
@@ -164,7 +164,7 @@ class _Compiler:
         return {
             register: (
                 ~self.places.template[register],
-                np.array([origins.register(names[register])], np.int32),
+                np.array([origins.register(names[register], self.function.name)], np.int32),
             )
             for register in _bits(maybe_undefined(nodes, succ, defined, every))
         }
@@ -271,6 +271,7 @@ class _Compiler:
             i = self.code[at]
             binder = InstructionBinder(self.places, _unguarded(i) if _tests_guard(i) else i)
             step = i.record.bind(binder)
+            self._count_guard(block, binder)
             if i.record.collective and at == begin:
                 block.gate = i.record.gate(binder)
                 block.site = binder.site
@@ -297,6 +298,7 @@ class _Compiler:
                 block.waits_as = last.record.waits_as
             self._bind_tags(control, i)
             self._count(control)
+            self._count_guard(block, control)
             steps.add(control, None)
             block.site = block.site or control.site
             block.waits = block.waits or last.record.waits(last.mods)
@@ -304,6 +306,21 @@ class _Compiler:
         if block.site is None and end > begin:
             first = self.code[begin]
             block.site = InstructionSite(first.text, first.span, self.function.name)
+
+    def _count_guard(self, block: Block, binder: InstructionBinder) -> None:
+        """Count the lanes whose guards are true, if that is wanted."""
+        i = binder.instruction
+        if i.guard is None or not self.places.link.counts_guards:
+            return
+        use = GuardUse(i.span.line, not i.record.control)
+        block.guarded.append(use)
+        guard = binder.guard()
+
+        def count(r: Registers, g: Any) -> None:
+            mask = g.mask(guard(r))
+            use.lanes += g.n if mask is None else int(np.count_nonzero(mask))
+
+        binder.before.insert(0, count)
 
     def _bind_tags(self, binder: InstructionBinder, i: TypedInstruction) -> None:
         if self.places.tags:
@@ -370,7 +387,7 @@ class _Steps:
         after = [*b.after, *([bind_receipt(b)] if record.receives else ())]
         self.steps += [*before, *middle, *after]
         self.tracked += [*before, *effects, *middle, *results, *after]
-        if record.receives:
+        if record.receives or record.loses:
             self._stretch()
 
     def observe_guard(self, b: InstructionBinder) -> None:

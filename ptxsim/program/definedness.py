@@ -36,16 +36,19 @@ _PACKED = {"f16x2": 2, "bf16x2": 2, "f32x2": 2, "u16x2": 2, "s16x2": 2, "u8x4": 
 
 @dataclass(slots=True)
 class Origin:
-    """Where undefined bits came from: a register, or a load from memory of a space."""
+    """Where undefined bits came from: a register, a load from memory of a space, or a shuffle."""
 
     class_: str
     name: str
     site: Site | None = None
     #: the address in its space that each lane of the wave read last; -1: none
     at: Array | None = None
-    #: which lane of the warp gave that address, where it was another, and what lies there
+    #: which lane of the warp gave that address, or the value, where it was another; -1: none.  And
+    #: what lies there
     given: Array | None = None
     describe: Callable[[int], str] | None = None
+    #: whose register it is
+    function: str = ""
 
     def addresses(self, lanes: int) -> Array:
         """``at`` for a wave of so many lanes, to be changed."""
@@ -53,26 +56,39 @@ class Origin:
             self.at = np.full(lanes, -1, np.int64)
         return self.at
 
+    def give(self, lanes: Array, givers: Array, size: int) -> None:
+        """Say whose address or value lanes of a wave of a size have taken."""
+        if self.given is None or len(self.given) != size:
+            self.given = np.full(size, -1)
+        self.given[lanes] = givers
+
 
 @dataclass
 class Origins:
     """The origins of a program by number; number 0 is none."""
 
     known: list[Origin] = field(default_factory=lambda: [Origin("", "")])
-    _loads: dict[tuple[str, int], int] = field(default_factory=dict)
+    _numbers: dict[tuple[str, int], int] = field(default_factory=dict)
 
-    def register(self, name: str) -> int:
-        """A register that is read before it is written."""
-        self.known.append(Origin("uninit-register", name))
+    def register(self, name: str, function: str) -> int:
+        """A register of a function that is read before it is written."""
+        self.known.append(Origin("uninit-register", name, function=function))
         return len(self.known) - 1
 
     def load(self, space: str, site: Site) -> int:
         """A load by an instruction."""
-        key = (space, id(site))
-        if key not in self._loads:
-            self.known.append(Origin(f"uninit-{space}", space, site))
-            self._loads[key] = len(self.known) - 1
-        return self._loads[key]
+        return self._of(f"uninit-{space}", space, site)
+
+    def absent(self, site: Site) -> int:
+        """A shuffle that reads lanes which do not take part."""
+        return self._of("mask-mismatch", "", site)
+
+    def _of(self, class_: str, name: str, site: Site) -> int:
+        key = (class_, id(site))
+        if key not in self._numbers:
+            self.known.append(Origin(class_, name, site))
+            self._numbers[key] = len(self.known) - 1
+        return self._numbers[key]
 
 
 class CheckedSteps:
@@ -135,7 +151,7 @@ def bind_definedness(b: InstructionBinder) -> tuple[list[Step], list[Step]]:
     if own is not None:
         return [*steps, own], []
     if isinstance(record, Pure):
-        return [*steps, _transfer(b, record.undefined_bits(b.mods))], []
+        return [*steps, _transfer(b, _rule(b, record))], []
     places = b.written_registers()
     return steps, [_define(places, b.guard())] if places else []
 
@@ -196,6 +212,15 @@ def _cautious(types: Sequence[ScalarType], targets: Sequence[ScalarType]) -> Rul
         return tuple(everywhere(lost, width) for width in widths)
 
     return rule
+
+
+def _rule(b: InstructionBinder, record: Pure) -> Rule | None:
+    """The rule of a pure instruction; a register that is several sources has one value in all."""
+    read = [(s.register, s.width) for s in b.pure_sources]
+    alike = tuple(i if r[0] < 0 else read.index(r) for i, r in enumerate(read))
+    if alike == tuple(range(len(read))):
+        return record.undefined_bits(b.mods)
+    return record.undefined_bits_alike(b.mods, alike)
 
 
 def _nothing(width: int) -> Array:

@@ -48,6 +48,10 @@ class InstructionSite:
     def line(self) -> int:
         return self.span.line
 
+    @property
+    def column(self) -> int:
+        return self.span.column
+
 
 @dataclass(frozen=True, slots=True)
 class Link:
@@ -63,6 +67,8 @@ class Link:
     watched: bool = False
     #: undefined bits are followed
     initcheck: bool = False
+    #: blocks count the lanes whose guards are true
+    counts_guards: bool = False
     #: tags of instructions by line and column of the opcode; None: no execution is counted
     tags: Mapping[tuple[int, int], str] | None = None
 
@@ -75,6 +81,16 @@ class Counted:
     opcode: str
     #: empty: it has none
     tag: str
+
+
+@dataclass(slots=True)
+class GuardUse:
+    """A guarded instruction: how many lanes have executed it with a true guard."""
+
+    line: int
+    #: it is no branch, which has done its work when the guard is false as well
+    works: bool
+    lanes: int = 0
 
 
 class Block:
@@ -101,6 +117,8 @@ class Block:
         self.length = 0
         #: their lines
         self.lines: tuple[int, ...] = ()
+        #: its guarded instructions, where those are counted
+        self.guarded: list[GuardUse] = []
         #: the block can be part of a wait loop: it reads what other threads may write
         self.waits = False
         self.executions = 0

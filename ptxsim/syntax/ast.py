@@ -209,7 +209,7 @@ Operand: TypeAlias = "Expression | Vector | Address | Subscript | Pair | Group"
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """``@p`` or ``@!p``."""
+    """``@p`` or ``@!p``; the span begins at the ``@``."""
 
     register: str
     negated: bool

@@ -213,8 +213,8 @@ class Builder(Transformer):  # type: ignore[type-arg]
 
     # --- statements -----------------------------------------------------------------------------
 
-    def guard(self, bang: Token | None, name: Token) -> ast.Guard:
-        return ast.Guard(self._word(name), bang is not None, _at(name))
+    def guard(self, at: Token, bang: Token | None, name: Token) -> ast.Guard:
+        return ast.Guard(self._word(name), bang is not None, _at(at).to(_at(name)))
 
     def opcode(self, first: Token, *rest: Token) -> tuple[tuple[str, ...], Span]:
         text = first.value + "".join(t.value for t in rest)

@@ -33,7 +33,7 @@ class TestFull:
             " order between [PTX310]\n"
             "    5 |     ld.shared.u32 %r3, [%r4];\n"
             "      |     ^~~~~~~~~~~~~~~~~~~~~~~~\n"
-            "  second: cta (0,0,0) and 1 others, warp 1, lanes 0-2,7\n"
+            "  second: cta (0,0,0) and 1 other, warp 1, lanes 0-2,7\n"
             "  first: dir/k.ptx:4:5, cta (0,0,0), warp 0, lane 3\n"
             "    4 |     st.shared.u32 [%r1], %r2;   // first\n"
             "      |     ^~~~~~~~~~~~~~~~~~~~~~~~\n"
@@ -99,7 +99,7 @@ class TestSanitizer:
             " no order between\n"
             "=========     at dir/k.ptx:5:5 in k\n"
             "=========         ld.shared.u32 %r3, [%r4];\n"
-            "=========     by cta (0,0,0) and 1 others, warp 1, lanes 0-2,7\n"
+            "=========     by cta (0,0,0) and 1 other, warp 1, lanes 0-2,7\n"
             "=========     address 0x80 in shared memory\n"
             "=========     other party at dir/k.ptx:4:5\n"
             "=========         st.shared.u32 [%r1], %r2;\n"
@@ -169,6 +169,16 @@ class TestJunit:
         assert root.attrib == {"name": "ptxsim", "tests": "3", "failures": "1", "errors": "1"}
         assert [c.get("name") for c in root.iter("testcase")] == ["k", "k", "assemble"]
         assert [e.get("type") for e in root.iter("error")] == ["static-error"]
+        said = [e.text for e in root.iter("system-out")]
+        assert said[2] == "b.ptx: static-error (1 error)"
+
+    def test_what_does_not_assemble_names_no_entry(self) -> None:
+        broken = Report("b.ptx", "", "", (Finding("static-error", "PTX103", "no", 1, 3),))
+        assert render_report(broken, None, "sanitizer").splitlines()[:3] == [
+            f"========= PTXSIM {__version__}: b.ptx",
+            "========= Error static-error [PTX103]: no",
+            "=========     at b.ptx:1:3",
+        ]
 
 
 def validator() -> Draft4Validator:

@@ -75,7 +75,7 @@ class TestFindings:
         text = page(RACE).text
         for part in (
             "first access, dir/k.ptx:4:5, cta (0,0,0), warp 0, lane 3",
-            "second access, dir/k.ptx:5:5, cta (0,0,0) and 1 others, warp 1, lanes 0-2,7",
+            "second access, dir/k.ptx:5:5, cta (0,0,0) and 1 other, warp 1, lanes 0-2,7",
             "last ordered by 'bar.sync 0' at line 3",
             "0x80 (shared, 4 bytes)",
             "0: 0x80, 1: 0x84, 2: 0x88, 7: 0x100",
@@ -105,6 +105,20 @@ class TestFindings:
         text = Page(render_html(report(RACE), None)).text
         assert "first access, dir/k.ptx:4:5" in text
         assert "lanes a step" not in text
+
+    def test_another_line_that_is_no_access(self) -> None:
+        """The line of the finding comes first, the other behind it."""
+        stuck = Finding("deadlock", "PTX303", "waits", 5, 5, other_line=4, other_column=5)
+        text = Page(render_html(report(stuck), SOURCE)).text
+        assert "access," not in text
+        assert text.index("dir/k.ptx:5:5") < text.index("other, dir/k.ptx:4:5")
+
+    def test_counters_that_are_zero_are_left_out(self) -> None:
+        made = report()
+        made.counters = {"thread_instructions": 4096, "ldmatrix_requests": 0}
+        text = Page(render_html(made, SOURCE)).text
+        assert "thread instructions" in text and "4,096" in text
+        assert "ldmatrix" not in text
 
 
 class TestMaps:

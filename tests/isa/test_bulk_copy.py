@@ -349,7 +349,7 @@ _MISUSE = {
     "source alignment": (
         f"{_LOAD} [%r4], [%in+4], 16, [mb];", "misaligned-global", "not a multiple of 16"),
     "past the source": (
-        f"{_LOAD} [%r4], [%in+1008], 32, [mb];", "oob-global", "lie past"),
+        f"{_LOAD} [%r4], [%in+1008], 32, [mb];", "oob-global", "its last 16 bytes past the end of"),
     "past the target": (
         f"{_LOAD} [%r4+1008], [%in], 32, [mb];", "oob-shared", "32-byte access"),
     "store past the target": (

@@ -235,7 +235,10 @@ def test_a_wait_that_nothing_ends(schedule: str) -> None:
     report, _ = launch(body, schedule=schedule)
     (finding,) = report.findings
     assert finding.class_ == "deadlock"
-    assert dict(finding.values) == {"phase": 0, "pending": 1, "expected": 1, "tx_count": 0}
+    assert dict(finding.values) == {
+        "phase": 0, "pending": 1, "expected": 1, "tx_count": 0,
+        "waiting": f"warp 0: line {finding.line} (the mbarrier at 0x0)",
+    }  # fmt: skip
     assert "phase 0, 1 of 1 arrivals pending, tx-count 0" in finding.message
     assert "mbarrier.try_wait" in finding.message
     assert finding.count == 32
@@ -255,6 +258,10 @@ def test_waiters_at_a_barrier_are_not_blamed() -> None:
     (finding,) = report.findings
     assert finding.class_ == "deadlock"
     assert "mbarrier.try_wait" in finding.message
+    assert finding.values["waiting"] == (
+        f"warp 0: line {finding.line} (the mbarrier at 0x0); warp 1: line {finding.line}"
+        " (barrier 0)"
+    )
 
 
 @each_landing

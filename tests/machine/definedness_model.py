@@ -22,12 +22,17 @@ def words_of(value: int, mask: int) -> Word:
 
 
 def _each(function: Callable[..., int], *words: Word) -> Word:
-    """A function of single bits: defined if every choice of the undefined ones agrees."""
+    """A function of single bits: defined if every choice of the undefined ones agrees.
+
+    A word that is given twice is one register, which has one value.
+    """
     out: Word = []
+    names = [id(word) for word in words]
     for bits in zip(*words, strict=True):
-        results = {
-            function(*chosen) for chosen in product(*((0, 1) if b is None else (b,) for b in bits))
-        }
+        of = dict(zip(names, bits, strict=True))
+        choices = product(*((0, 1) if b is None else (b,) for b in of.values()))
+        chosen = [dict(zip(of, choice, strict=True)) for choice in choices]
+        results = {function(*(one[name] for name in names)) for one in chosen}
         out.append(results.pop() if len(results) == 1 else None)
     return out
 

@@ -201,6 +201,42 @@ def test_bank_conflict_and_the_padding_that_removes_it(run: Any) -> None:
     assert advice(run(**column(132), tools="advice")[0]) == {}
 
 
+#: An access to the first 16 bytes.
+WIDE = "st.shared.v4.u32 [s], {%t, %t, %t, %t};"
+
+
+@pytest.mark.parametrize(
+    "wide",
+    [
+        "st.shared.v4.u32 [%r1], {%t, %t, %t, %t};",
+        "mad.wide.u32 %rd1, %t, 0, %in; cp.async.cg.shared.global [%r1], [%rd1], 16;"
+        " cp.async.wait_all;",
+    ],
+)
+def test_padding_leaves_wide_accesses_aligned(run: Any, wide: str) -> None:
+    """A column of words of rows of 128 bytes needs 4 bytes more, which parts no row by 16."""
+    given = column(128)
+    body = given["body"].replace("st.shared.u32", f"{wide}\n    bar.sync 0; st.shared.u32")
+    report, _ = run(body, declare=given["declare"], tools="advice")
+    found = {f.line: f for f in report.findings if f.class_ == "bank-conflict"}
+    assert found[BODY + 1].help == (
+        "the lanes' rows are 128 bytes apart; 132 bytes apart (4 of padding to a row) this"
+        f" instruction has no conflict; if these are the rows of line {BODY}, its 16 bytes must"
+        " stay aligned: swizzle them instead"
+    )
+
+
+def test_padding_for_a_wide_access_is_taken_where_it_helps(run: Any) -> None:
+    """A word of each of 8 rows of 128 bytes: 4 bytes more part them, and so do 16."""
+    given = column(128)
+    body = given["body"].replace("st.shared", "setp.lt.u32 %p1, %t, 8; {} @%p1 st.shared")
+    for wide, end in (("", "132 bytes apart (4 of"), (WIDE, "144 bytes apart (16 of")):
+        report, _ = run(body.format(wide), declare=given["declare"], tools="advice,memcheck")
+        (found,) = (f for f in report.findings if f.class_ == "bank-conflict")
+        assert found.help is not None
+        assert found.help.endswith(f"{end} padding to a row) this instruction has no conflict")
+
+
 def test_more_warps_and_ctas_count_alike(run: Any) -> None:
     body = """
     mov.u32 %r0, s; and.b32 %r2, %t, 31; mad.lo.u32 %r1, %r2, 16, %r0;
@@ -431,6 +467,52 @@ END:"""
     assert advice(run(body, block=1, tools="advice")[0]) == {}
 
 
+class TestPredicatedWork:
+    """Instructions whose guards are false in most lanes, in a loop of 64 turns of one warp."""
+
+    BODY = """
+    mov.u32 %r2, 0; mov.u32 %r1, 0;
+    setp.lt.u32 %p1, %t, 4;
+LOOP:
+    @%p1 add.u32 %r1, %r1, 1;
+    @!%p1 sub.u32 %r1, %r1, 1;
+    add.u32 %r2, %r2, 1; setp.lt.u32 %p2, %r2, 64;
+    @%p2 bra LOOP;"""
+
+    def test_a_guard_that_few_lanes_pass(self, run: Any) -> None:
+        report, _ = run(self.BODY, tools="advice")
+        found = advice(report)["low-activity"]
+        # 4 of the prologue, 3, 64 turns of 5 and ret: 328 instructions of the warp; 64 are the
+        # guarded add, which the 4 lower lanes do.  28 lanes do the sub, and a branch is no work
+        assert found.message == (
+            f"line {BODY + 4}: 4.0 of 32 lanes have a true guard on average, in 64 warp"
+            " instructions (20% of the launch)"
+        )
+        assert found.count == 64
+        # 32 lanes do all 328 but for: 28 the add, 4 the sub, and 32 the last branch
+        assert report.counters["warp_instructions"] == 328
+        assert report.counters["thread_instructions"] == 328 * 32
+        off = 64 * (28 + 4) + 32
+        assert report.counters["thread_instructions_predicated_on"] == 328 * 32 - off
+
+    def test_a_guard_that_a_quarter_of_the_lanes_pass(self, run: Any) -> None:
+        report, _ = run(self.BODY.replace("%t, 4", "%t, 8"), tools="advice")
+        assert advice(report) == {}
+
+    def test_lanes_in_divergent_code(self, run: Any) -> None:
+        # 8 lanes come to 32 guarded instructions of which 4 lanes do each; the others do nothing
+        body = """
+        mov.u32 %r1, 0; setp.ge.u32 %p1, %t, 8; setp.lt.u32 %p2, %t, 4;
+        @%p1 bra END;
+        @%p2 add.u32 %r1, %r1, 1;
+END:    st.global.u32 [%mine], %r1;"""
+        report, _ = run(body, tools="advice")
+        whole = 32 * report.counters["warp_instructions"]
+        assert report.counters["thread_instructions"] == whole - (32 - 8)
+        # the branch is not taken by 8 lanes, the add done by 4 of 8
+        assert report.counters["thread_instructions_predicated_on"] == whole - 24 - 8 - 4
+
+
 def test_counters_of_a_copy(run: Any) -> None:
     body = """
     mad.wide.u32 %rd1, %t, 4, %in; ld.global.u32 %r1, [%rd1]; st.global.u32 [%mine], %r1;"""
@@ -496,6 +578,7 @@ class TestStatistics:
             "  160 thread_instructions",
             "    5 steps",
             "    5 warp_instructions",
+            "  160 thread_instructions_predicated_on",
             "    1 shared_store_requests",
             "   32 shared_store_wavefronts",
             "   31 shared_store_bank_conflicts",
@@ -504,6 +587,7 @@ class TestStatistics:
             "by the names of profilers (PTX level: instructions of PTX, not of the GPU)",
             "    5 smsp__inst_executed.sum",
             "  160 smsp__thread_inst_executed.sum",
+            "  160 smsp__thread_inst_executed_pred_on.sum",
             "    1 smsp__inst_executed_op_shared_st.sum",
             "   32 l1tex__data_pipe_lsu_wavefronts_mem_shared.sum",
             "   32 l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum",
@@ -561,6 +645,11 @@ class TestPadding:
 
     def test_a_column_of_a_tile(self) -> None:
         assert padding([(128 * LANE, self.ALL)], 4) == (128, 4)
+        # 8 rows of words: any multiple of 16 that is odd in units of 16 parts them
+        eight = LANE < 8
+        assert padding([(128 * LANE * eight, eight)], 4) == (128, 4)
+        assert padding([(128 * LANE * eight, eight)], 4, 16) == (128, 16)
+        assert padding([(128 * LANE, self.ALL)], 4, 16) is None
 
     def test_rows_that_are_read_whole(self) -> None:
         # ldmatrix.x4 of 16 x 16 halves, rows of 32 bytes: lanes 16 to 31 have the right half

@@ -69,7 +69,7 @@ def test_exited_threads_are_not_waited_for(run: Any, schedule: str) -> None:
     assert out.tolist() == [5] * 40 + [0] * 24
 
 
-def test_barrier_whose_threads_never_come(run: Any) -> None:
+def test_barriers_that_wait_for_each_other(run: Any) -> None:
     body = """
     setp.lt.u32 %p1, %t, 32;
     @%p1 bra A;
@@ -77,9 +77,94 @@ def test_barrier_whose_threads_never_come(run: Any) -> None:
 A:  bar.sync 2, 64;
 END:"""
     report, _ = run(body, block=64)
-    assert report.verdict == "deadlock"
-    finding = report.findings[0]
-    assert finding.other_line is not None and finding.other_line != finding.line
+    (finding,) = report.findings
+    here, there = finding.line, finding.other_line
+    assert there == here + 1
+    assert finding.class_ == "deadlock"
+    assert finding.message == (
+        "barrier 1 waits for 64 threads: 32 have come, and no more can; others wait for barrier 2"
+        f" at line {there}"
+    )
+    assert finding.values["waiting"] == (
+        f"warp 1: line {here} (barrier 1); warp 0: line {there} (barrier 2)"
+    )
+
+
+def test_who_waits_and_who_has_ended(run: Any) -> None:
+    """Five warps, the last of 22 threads: two wait, half of a third ends and half comes."""
+    body = """
+    mov.u32 %r1, 0; setp.eq.u32 %p1, %t, 96; setp.lt.u32 %p2, %t, 80;
+    @%p1 exit;
+    @!%p2 exit;
+    setp.ge.u32 %p3, %t, 64;
+    @%p3 bra A;
+    bar.sync 1, 96;
+A:  @%p3 bar.sync 1, 96;
+    bar.sync 2, 160;"""
+    report, _ = run(body, block=150)
+    (finding,) = report.findings
+    assert finding.message == ("barrier 2 waits for 160 threads: 80 have come, and no more can")
+    assert finding.values["waiting"] == (
+        f"warps 0-1 and warp 2, lanes 0-15: line {finding.line} (barrier 2);"
+        " warps 3-4 and warp 2, lanes 16-31: ended"
+    )
+
+
+def test_a_loop_and_a_barrier_that_wait_for_each_other(run: Any) -> None:
+    body = """
+    setp.lt.u32 %p1, %t, 32;
+    @%p1 bra SPIN;
+    bar.sync 0;
+    st.release.cta.shared.u32 [s], 7;
+    bra END;
+SPIN: ld.acquire.cta.shared.u32 %r1, [s];
+    setp.ne.u32 %p1, %r1, 7;
+    @%p1 bra SPIN;
+    bar.sync 0;
+END:"""
+    report, _ = run(body, block=64, declare=".shared .b32 s;", tools="synccheck")
+    (finding,) = report.findings
+    assert finding.class_ == "deadlock"
+    assert finding.other_line == finding.line - 5
+    assert finding.values["waiting"] == (
+        f"warp 0: line {finding.line} (a loop); warp 1: line {finding.line - 5} (barrier 0)"
+    )
+
+
+class TestCounts:
+    """Two pairs of warps at one barrier: the upper one comes first on the default schedule."""
+
+    BODY = """
+    setp.lt.u32 %p1, %t, 64;
+    @%p1 bra A;
+    {}; bra END;
+A:  {};
+END:"""
+
+    @pytest.mark.parametrize("schedule", SCHEDULES)
+    @pytest.mark.parametrize("order", [1, -1])
+    def test_all_threads_by_their_number_or_without(
+        self, run: Any, schedule: str, order: int
+    ) -> None:
+        # ISA, bar: without a count all threads of the CTA participate, which here are 128
+        body = self.BODY.format(*["bar.sync 1", "bar.sync 1, 128"][::order])
+        assert run(body, block=128, schedule=schedule)[0].verdict == "clean"
+
+    @pytest.mark.parametrize("order", [1, -1])
+    @pytest.mark.parametrize("counts", [(None, 96), (128, 96), (96, 160)])
+    def test_other_counts_differ(
+        self, run: Any, counts: tuple[int | None, int], order: int
+    ) -> None:
+        first, second = counts[::order]
+        ways = [f"bar.sync 1{'' if n is None else f', {n}'}" for n in (first, second)]
+        report, _ = run(self.BODY.format(*ways), block=128)
+        (finding,) = report.findings
+        there, here = ("all threads" if n is None else str(n) for n in (first, second))
+        assert finding.class_ == "barrier-args"
+        assert finding.message == (
+            f"barrier 1 is used with another thread count at line {finding.line - 1}:"
+            f" {there} there, {here} here"
+        )
 
 
 @pytest.mark.parametrize(
@@ -95,6 +180,33 @@ def test_misuse(run: Any, body: str, message: str) -> None:
     report, _ = run("    mov.u32 %r1, 16; mov.u32 %r2, 33;\n    " + body, block=64)
     assert report.verdict == "barrier-args"
     assert message in report.findings[0].message
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("other", ["bar.sync 1, 64", "bar.arrive 1, 64"])
+def test_reductions_do_not_mix(run: Any, other: str, schedule: str) -> None:
+    """ISA, bar: red with sync or arrive on one active barrier is unpredictable."""
+    body = """
+    setp.lt.u32 %p1, %t, 32;
+    @%p1 bra A;
+    bar.red.popc.u32 %r1, 1, 64, %p1; bra END;
+A:  {};
+END:"""
+    (finding,) = run(body.format(other), block=64, schedule=schedule)[0].findings
+    assert finding.class_ == "barrier-args"
+    assert "does not mix" in finding.message
+    assert {finding.line, finding.other_line} in ({n, n + 1} for n in range(99))
+    red = body.format("bar.red.or.pred %p2, 1, 64, %p1")
+    assert run(red, block=64, schedule=schedule)[0].verdict == "clean"
+
+
+def test_reductions_and_others_by_turns(run: Any) -> None:
+    body = """
+    setp.lt.u32 %p1, %t, 40;
+    bar.sync 0; bar.red.popc.u32 %r1, 0, %p1; bar.sync 0;
+    st.global.u32 [%mine], %r1;"""
+    report, out = run(body, block=64)
+    assert (report.verdict, out.tolist()) == ("clean", [40] * 64)
 
 
 def test_barriers_of_different_ctas_are_independent(run: Any) -> None:

@@ -26,8 +26,32 @@ def test_bounds_name_the_nearest_buffer_and_the_distance(run: Any) -> None:
 
 def test_null_pointer(run: Any) -> None:
     report, _ = run("    mov.u64 %rd1, 0;\n    st.global.u32 [%rd1], %t;")
-    assert report.verdict == "oob-global"
-    assert report.findings[0].address == 0
+    (finding,) = report.findings
+    assert (finding.class_, finding.address) == ("oob-global", 0)
+    assert finding.message == "4-byte access at global address 0x0: a null pointer"
+    (finding,) = run("    mov.u64 %rd1, 8;\n    st.global.u32 [%rd1], %t;")[0].findings
+    assert finding.message.endswith(": a null pointer and 8 bytes")
+
+
+@pytest.mark.parametrize(
+    ("offset", "type_", "where"),
+    [
+        (-1, "u8", "1 byte before 'in_p' (256 bytes)"),
+        (-8, "u32", "8 bytes before 'in_p' (256 bytes)"),
+        (257, "u8", "1 byte past the end of 'in_p' (256 bytes)"),
+        (260, "u32", "4 bytes past the end of 'in_p' (256 bytes)"),
+        (1 << 45, "u32", "far from every buffer"),
+    ],
+)
+def test_where_an_address_lies(run: Any, offset: int, type_: str, where: str) -> None:
+    (finding,) = run(_load(0, offset, type_))[0].findings
+    assert finding.message.endswith(where)
+
+
+def test_an_access_across_the_end(run: Any) -> None:
+    data = np.zeros(63, np.uint32)
+    (finding,) = run("    ld.global.v2.u32 {%r1, %r2}, [%in+248];", data=data)[0].findings
+    assert finding.message.endswith("its last 4 bytes past the end of 'in_p' (252 bytes)")
 
 
 def test_alignment(run: Any) -> None:
@@ -48,6 +72,16 @@ def test_shared_bounds(run: Any) -> None:
     assert run(body, declare=".shared .b32 s[32];")[0].verdict == "clean"
     report, _ = run(body, declare=".shared .b32 s[31];")
     assert (report.verdict, report.findings[0].lanes) == ("oob-shared", (31,))
+    assert report.findings[0].message.endswith(
+        "just past the end of the 124 bytes of shared memory"
+    )
+
+
+def test_a_launch_without_shared_memory(run: Any) -> None:
+    body = "    ld.shared.u32 %r1, [s];"
+    (finding,) = run(body, before=".extern .shared .align 4 .b8 s[];\n")[0].findings
+    assert finding.message.endswith("address 0x0: this launch has no shared memory")
+    assert finding.help is not None and "--smem" in finding.help
 
 
 def test_local_bounds(run: Any) -> None:

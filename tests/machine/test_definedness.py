@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import ptxsim
+from ptxsim.diagnostics import Severity
 
 from .conftest import SCHEDULES
 
@@ -85,6 +86,13 @@ def test_it_does_not_matter_here(run: Any, use: str) -> None:
     assert run(OWN + "    " + use, declare=declare)[0].verdict == "clean"
 
 
+@pytest.mark.parametrize("guard", ["@%p5", "@!%p5", "@ ! %p5"])
+def test_the_column_of_a_guarded_instruction(run: Any, guard: str) -> None:
+    """A statement begins at the @ of its guard."""
+    finding = _only(run(f"  {guard} st.global.u32 [%mine], %t;")[0])
+    assert finding.column == 3
+
+
 def test_the_line_of_the_use_and_the_lanes(run: Any) -> None:
     body = (
         "    setp.lt.u32 %p1, %t, 4;\n    @%p1 mov.u32 %r20, 1;\n    st.global.u32 [%mine], %r20;"
@@ -94,6 +102,33 @@ def test_the_line_of_the_use_and_the_lanes(run: Any) -> None:
     assert finding.other_line is None
     body = body.replace("    st.global", "    @%p1 st.global")
     assert run(body)[0].verdict == "clean"
+
+
+@pytest.mark.parametrize(
+    ("make", "bits"),
+    [
+        ("mov.u32 %r1, %r20;", None),  # all of them
+        ("and.b32 %r1, %r20, 0xf0;", "0x000000f0"),
+        ("shl.b32 %r1, %r20, 24;", "0xff000000"),
+        ("mov.b32 {%rs1, %rs2}, %r20; mov.u16 %rs1, 0; mov.b32 %r1, {%rs1, %rs2};", "0xffff0000"),
+    ],
+)
+def test_bits_that_are_undefined(run: Any, make: str, bits: str | None) -> None:
+    body = f"    .reg .b16 %rs1, %rs2;\n    {make}\n    st.global.u32 [%mine], %r1;"
+    finding = _only(run(body)[0])
+    assert finding.values.get("undefined_bits") == bits
+    assert finding.message == (
+        "'st.global.u32' writes what comes from register %r20, which was never written"
+    )
+
+
+def test_bits_of_a_wide_register(run: Any) -> None:
+    body = """
+    mov.b64 %rd1, {%t, %r20};
+    add.u64 %rd1, %rd1, %in;
+    ld.global.u32 %r1, [%rd1];"""
+    # a sum is undefined from the lowest undefined bit upwards
+    assert run(body)[0].findings[0].values["undefined_bits"] == "0xffffffff00000000"
 
 
 # --- memory ---------------------------------------------------------------------------------------
@@ -328,6 +363,22 @@ MIXED = """
          "fma.rn.f16x2 %r3, %r1, %t, %r1; shr.u32 %r3, %r3, 15;"),
         ("cvt.rn.f16x2.f32 %r3, %r1, %t; and.b32 %r3, %r3, 0xffff;",
          "cvt.rn.f16x2.f32 %r3, %r1, %t; shr.u32 %r3, %r3, 16;"),
+        ("xor.b32 %r3, %r20, %r20;", "xor.b32 %r3, %r20, %t;"),
+        ("xor.b32 %r3, %r20, %r20;", "xor.b32 %r3, %r20, %r21;"),
+        ("sub.s32 %r3, %r20, %r20;", "sub.f32 %r3, %r20, %r20;"),
+        ("and.b32 %r3, %r1, %r1; cvt.u32.u16 %r3, %r3;", "and.b32 %r3, %r1, %r1;"),
+        ("setp.eq.u32 %p3, %r20, %r20; selp.u32 %r3, 1, 0, %p3;",
+         "setp.eq.f32 %p3, %r20, %r20; selp.u32 %r3, 1, 0, %p3;"),
+        ("setp.ne.and.s32 %p3, %r20, %r20, %p2; selp.u32 %r3, 1, 0, %p3;",
+         "setp.eq.and.s32 %p3, %r20, %r20, %p2; selp.u32 %r3, 1, 0, %p3;"),
+        ("mul.lo.u32 %r3, %r20, 0;", "mul.lo.u32 %r3, %r20, 2;"),
+        ("mul.lo.u32 %r3, %r20, 4; and.b32 %r3, %r3, 3;",
+         "mul.lo.u32 %r3, %r20, 2; and.b32 %r3, %r3, 3;"),
+        ("mul.hi.u32 %r3, %r20, %r2;", "mul.hi.u32 %r3, %r20, %t;"),
+        ("mad.lo.u32 %r3, %r20, 0, %t;", "mad.lo.u32 %r3, 0, %t, %r20;"),
+        ("mul.wide.s32 %rd1, %r20, 0; cvt.u32.u64 %r3, %rd1;",
+         "mul.wide.s32 %rd1, %r20, 1; cvt.u32.u64 %r3, %rd1;"),
+        ("or.b32 %r3, %r20, -1;", "or.b32 %r3, %r20, 0x7fffffff;"),
         ("mov.u32 %r3, %r20; mov.u32 %r3, 1;", "mov.u32 %r3, 1; mov.u32 %r3, %r20;"),
         ("@%p1 mov.u32 %r3, 1;", "@!%p1 mov.u32 %r3, 1;"),
         ("mov.u32 %r3, %r20; @%p1 mov.u32 %r3, 1;", "mov.u32 %r3, 1; @%p1 mov.u32 %r3, %r20;"),
@@ -435,6 +486,34 @@ def test_calls_carry_registers(run: Any, schedule: str) -> None:
     assert (finding.class_, finding.lanes) == ("uninit-register", (30, 31))
 
 
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_a_result_that_some_lanes_do_not_write(run: Any, schedule: str) -> None:
+    before = """.func (.reg .b32 r) f(.reg .b32 a)
+{ .reg .pred p; setp.lt.u32 p, a, 8; @p mov.u32 r, a; ret; }
+"""
+    body = """
+    mov.u32 %r1, 0;
+    call (%r1), f, (%t);
+    {} st.global.u32 [%mine], %r1;"""
+    finding = _only(run(body.format(""), before=before, schedule=schedule)[0])
+    assert (finding.class_, finding.lanes) == ("uninit-register", tuple(range(8, 32)))
+    assert finding.message == (
+        "'st.global.u32' writes what comes from register r of 'f', which was never written"
+    )
+    assert finding.help == "write r on every path through 'f'"
+    some = body.format("setp.lt.u32 %p1, %t, 8; @%p1")
+    report, out = run(some, before=before, schedule=schedule)
+    assert (report.verdict, out[7]) == ("clean", 7)
+
+
+def test_a_result_of_a_function_that_traps_instead(run: Any) -> None:
+    before = """.func (.reg .b32 r) f(.reg .b32 a)
+{ .reg .pred p; setp.lt.u32 p, a, 32; @p bra L; trap; L: mov.u32 r, a; ret; }
+"""
+    body = "    call (%r1), f, (%t);\n    st.global.u32 [%mine], %r1;"
+    assert run(body, before=before)[0].verdict == "clean"
+
+
 @pytest.mark.parametrize(("part", "clean"), [(0, False), (4, True)])
 def test_calls_carry_parameters(run: Any, part: int, clean: bool) -> None:
     body = f"""
@@ -448,6 +527,7 @@ def test_calls_carry_parameters(run: Any, part: int, clean: bool) -> None:
         assert (report.verdict, out[9]) == ("clean", 9)
     else:
         assert _only(report).class_ == "uninit-local"
+        assert "(a parameter), which was never written" in _only(report).message
     stored = body.replace(f"[a+{part}], %t", "[a+4], %r20")
     assert _only(run(stored, before=FUNCTIONS)[0]).class_ == "uninit-register"
 
@@ -504,6 +584,97 @@ def test_a_shuffle_takes_undefined_bits_along(run: Any) -> None:
     finding = _only(run(body.format(""))[0])
     assert (finding.class_, finding.lanes) == ("uninit-register", (30, 31))
     assert run(body.format("setp.lt.u32 %p3, %t, 30; @%p3"))[0].verdict == "clean"
+
+
+class TestShuffleOfLanesThatAreNotThere:
+    """ISA, shfl.sync: what is read of a lane outside of the mask, or of one that has exited, is
+    undefined; a kernel that does not use it is right."""
+
+    #: a sum over 8 lanes: lanes 4 to 7 read the lanes 8 to 11 in the first step, and so on
+    TREE = """
+    setp.ge.u32 %p1, %t, 8;
+    @%p1 bra END;
+    mov.u32 %r1, %t;
+    shfl.sync.down.b32 %r2, %r1, 4, 31, 0xff; add.u32 %r1, %r1, %r2;
+    shfl.sync.down.b32 %r2, %r1, 2, 31, 0xff; add.u32 %r1, %r1, %r2;
+    shfl.sync.down.b32 %r2, %r1, 1, 31, 0xff; add.u32 %r1, %r1, %r2;
+    setp.eq.u32 %p2, %t, 0;
+    {} st.global.u32 [%mine], %r1;
+END:"""
+
+    @pytest.mark.parametrize("schedule", SCHEDULES)
+    def test_a_sum_of_which_one_lane_is_used(self, run: Any, schedule: str) -> None:
+        report, out = run(self.TREE.format("@%p2"), schedule=schedule)
+        assert (report.verdict, out[0]) == ("clean", 28)
+
+    def test_a_sum_that_all_lanes_store(self, run: Any) -> None:
+        report, _ = run(self.TREE.format(""))
+        # 4 to 7 read 8 to 11 in the first step; 2 and 3 read 4 and 5 in the second, 1 reads 2 in
+        # the last, and 0 reads each lane before it is lost
+        found = {f.line: f for f in report.findings}
+        assert {f.class_ for f in found.values()} == {"mask-mismatch"}
+        lanes = sorted(lane for f in found.values() for lane in f.lanes)
+        assert lanes == [1, 2, 3, 4, 5, 6, 7]
+        first = found[min(found)]
+        assert first.message == (
+            "lane 4 reads lane 8, which does not take part in 'shfl.sync.down.b32';"
+            f" 'st.global.u32' at line {first.other_line} uses the value"
+        )
+        assert first.other_line == first.line + 4
+
+    def test_groups_that_come_at_once(self, run: Any) -> None:
+        """Both halves execute one instruction with masks of their own; lane 15 reads lane 16."""
+        body = """
+    setp.lt.u32 %p1, %t, 16;
+    selp.b32 %r1, 0xffff, 0xffff0000, %p1;
+    shfl.sync.down.b32 %r2, %t, 1, 31, %r1;
+    and.b32 %r3, %t, 15; setp.lt.u32 %p2, %r3, 15;
+    {} st.global.u32 [%mine], %r2;"""
+        assert run(body.format("@%p2"))[0].verdict == "clean"
+        finding = _only(run(body.format(""))[0])
+        assert (finding.class_, finding.lanes) == ("mask-mismatch", (15,))
+
+    def test_lanes_that_have_exited(self, run: Any) -> None:
+        body = """
+    setp.ge.u32 %p1, %t, 24;
+    @%p1 exit;
+    shfl.sync.down.b32 %r1, %t, 8, 31, -1;
+    setp.lt.u32 %p2, %t, 16;
+    {} st.global.u32 [%mine], %r1;"""
+        report, out = run(body.format("@%p2"))
+        assert (report.verdict, out[:16].tolist()) == ("clean", list(range(8, 24)))
+        finding = _only(run(body.format(""))[0])
+        assert (finding.class_, finding.lanes) == ("mask-mismatch", tuple(range(16, 24)))
+
+    def test_the_value_is_passed_on(self, run: Any) -> None:
+        """Lane 7 reads lane 8; lane 0 reads that value of lane 7, and memory takes it along."""
+        body = (
+            OWN
+            + """
+    setp.ge.u32 %p1, %t, 8;
+    @%p1 bra END;
+    shfl.sync.down.b32 %r1, %t, 1, 31, 0xff;
+    shfl.sync.idx.b32 %r1, %r1, 7, 31, 0xff;
+    st.shared.u32 [%r10], %r1;
+    ld.shared.u32 %r2, [%r10];
+    st.global.u32 [%mine], %r2;
+END:"""
+        )
+        finding = _only(run(body, declare=SHARED)[0])
+        assert (finding.class_, finding.count) == ("mask-mismatch", 8)
+        assert finding.message.startswith("lane 7 reads lane 8, which does not take part")
+        assert finding.other_line == finding.line + 4
+
+    def test_without_undefined_bits_it_is_a_warning(self, run: Any) -> None:
+        report, _ = run(self.TREE.format("@%p2"), tools="synccheck")
+        assert report.verdict == "clean"
+        assert {f.severity for f in report.findings} == {Severity.WARNING}
+        # the readers of the three steps: 4 to 7, 6 and 7, 7
+        assert [(f.class_, f.lanes, f.other_line) for f in report.findings] == [
+            ("mask-mismatch", (4, 5, 6, 7), None),
+            ("mask-mismatch", (6, 7), None),
+            ("mask-mismatch", (7,), None),
+        ]
 
 
 def test_copies_of_undefined_bytes(run: Any) -> None:

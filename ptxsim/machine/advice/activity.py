@@ -70,3 +70,9 @@ class Activity:
     def instructions(self) -> int:
         """PTX instructions that warps have executed, whatever their guards were."""
         return sum(block.length * count for block, count in self.warps.items())
+
+    @property
+    def predicated_on(self) -> int:
+        """Instructions that lanes have executed with a true guard, or without any."""
+        every = sum(block.length * block.lane_executions for block in self.warps)
+        return every - sum(b.lane_executions - use.lanes for b in self.warps for use in b.guarded)

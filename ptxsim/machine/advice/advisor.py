@@ -9,13 +9,14 @@ import numpy as np
 
 from ...diagnostics import Severity
 from ...isa.order import MemoryOrder
-from ...isa.protocol import Array, Site
+from ...isa.protocol import Array, BoolArray, Site
 from ..watch import Watch
 from . import messages
 from .activity import Activity
 from .barriers import BarrierUses
 from .copy_counts import CopyCounts
 from .counters import counters
+from .leavers import Leavers
 from .messages import Advice
 from .requests import arrange, by_warp
 from .tag_counts import TagCounts
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["Advisor"]
 
 _GLOBAL = frozenset(("global", "undefined"))
+_COMMON = _GLOBAL | {"shared"}
 #: Instructions whose accesses the ISA leaves open: the machine's tell nothing about a GPU's.
 _OPEN = ("wmma", "st.bulk", "call")
 _BARRIERS = ("bar.sync", "bar.cta.sync", "barrier.sync", "barrier.cta.sync")
@@ -46,6 +48,7 @@ class Advisor(Watch):
     def __init__(self) -> None:
         self.tallies: dict[tuple[int, str], Tally | None] = {}
         self.barriers = BarrierUses()
+        self.leavers = Leavers()
         self.activity = Activity()
         self._tags = TagCounts(self.activity)
         self._copies = CopyCounts(self.activity)
@@ -61,16 +64,21 @@ class Advisor(Watch):
     def wave_began(self, wave: Wave) -> None:
         self._wave = wave
         self.barriers.begin(wave)
+        self.leavers.begin(wave)
         self.activity.attach(wave.program)
 
     def load(self, group: Group, access: Access, place: Place) -> None:
         self._access(group, access, place, "load")
+        self._reads(group, access, place)
 
     def store(self, group: Group, access: Access, place: Place, words: Sequence[Array]) -> None:
         self._access(group, access, place, "store")
+        self._writes(group, access, place)
 
     def atomic(self, group: Group, access: Access, place: Place) -> None:
         self._access(group, access, place, "atomic" if access.site.order.reads else "reduction")
+        self._reads(group, access, place)
+        self._writes(group, access, place)
 
     def _access(self, group: Group, access: Access, place: Place, kind: str) -> None:
         shared = place.space == "shared"
@@ -89,6 +97,37 @@ class Advisor(Watch):
             tally.add_shared(arrange(group, place, access.total))
         else:
             tally.add_global(arrange(group, place, access.total))
+
+    # --- stores of threads that have ended --------------------------------------------------------
+
+    def _reads(self, group: Group, access: Access, place: Place) -> None:
+        if access.space not in ("const", "param") and place.space in _COMMON:
+            lanes = group.lanes if place.lanes is None else group.lanes[place.lanes]
+            space = "shared" if place.space == "shared" else "global"
+            wave, site = group.wave, access.site
+            for reads in self.leavers.loads(wave, space, lanes, place.at, access.total):
+                if site.order.strong and reads.first.order.strong:
+                    continue  # no race, whatever orders them
+                one = messages.left(wave, site, space, reads)
+                wave.report(
+                    one.class_, one.message, site, reads.lanes, severity=Severity.ADVICE, **one.more
+                )
+
+    def _writes(self, group: Group, access: Access, place: Place) -> None:
+        if place.space in _COMMON:
+            lanes = group.lanes if place.lanes is None else group.lanes[place.lanes]
+            space = "shared" if place.space == "shared" else "global"
+            if access.site.order.release:  # of what came before, not of itself
+                self.leavers.gives(lanes)
+            self.leavers.stores(space, lanes, place.at, access.total, access.site)
+
+    def exited(self, wave: Wave, lanes: Array) -> None:
+        self.leavers.exited(lanes)
+
+    def warp_synced(self, group: Group, members: BoolArray) -> None:
+        self.leavers.gives(group.lanes)
+
+    # --- copies -----------------------------------------------------------------------------------
 
     def copy_issued(
         self, wave: Wave, lanes: Array, target: Array, source: Array, size: int, copied: Array,
@@ -116,15 +155,17 @@ class Advisor(Watch):
         self, wave: Wave, barrier: int, lanes: Array, count: int | None, waits: bool, site: Site
     ) -> None:
         self.barriers.arrived(wave, barrier, lanes, waits, site)
+        self.leavers.gives(lanes)
 
     def barrier_opened(self, wave: Wave, barrier: int, ctas: Array) -> None:
-        self.barriers.opened(wave, barrier, ctas)
+        self.leavers.opened(wave, self.barriers.opened(wave, barrier, ctas))
 
     def _happened(self, wave: Wave, lanes: Array) -> None:
         self.barriers.happened(wave.cta_of(lanes))
 
     def fence(self, wave: Wave, lanes: Array, order: MemoryOrder, site: Site) -> None:
         self._happened(wave, lanes)
+        self.leavers.gives(lanes)
 
     def proxy_fence(self, wave: Wave, lanes: Array, kind: str, site: Site) -> None:
         self._happened(wave, lanes)
@@ -134,6 +175,7 @@ class Advisor(Watch):
 
     def copies_signal(self, wave: Wave, lanes: Array, limit: Array, barrier: Array) -> None:
         self._happened(wave, lanes)
+        self.leavers.gives(lanes)
 
     def mbarrier_initialised(self, wave: Wave, lanes: Array, barrier: Array, site: Site) -> None:
         self._happened(wave, lanes)
@@ -145,6 +187,7 @@ class Advisor(Watch):
         self, wave: Wave, lanes: Array, barrier: Array, phase: Array, order: MemoryOrder, site: Site
     ) -> None:
         self._happened(wave, lanes)
+        self.leavers.gives(lanes)
 
     def mbarrier_passed(
         self, wave: Wave, lanes: Array, barrier: Array, phase: Array, order: MemoryOrder, site: Site
@@ -165,6 +208,7 @@ class Advisor(Watch):
         barriers = sum(use.opened for use in self.barriers.uses.values())
         return {
             "warp_instructions": self.activity.instructions,
+            "thread_instructions_predicated_on": self.activity.predicated_on,
             **counters(counted),
             "barriers": barriers,
             **self._copies.counters(),
@@ -180,11 +224,14 @@ class Advisor(Watch):
 
     def _advice(self, wave: Wave) -> list[Advice]:
         found: list[Advice | None] = []
-        for tally in self.tallies.values():
-            if tally is not None:
-                shared = tally.space == "shared"
-                found.append(messages.conflicts(tally, wave) if shared
-                             else messages.scattered(tally, wave))  # fmt: skip
+        tallies = [t for t in self.tallies.values() if t is not None]
+        shared = [t for t in tallies if t.space == "shared" or t.kind == "copy"]
+        for tally in tallies:
+            if tally.space == "shared":
+                widest = max(shared, key=lambda t: t.size)
+                found.append(messages.conflicts(tally, wave, widest))
+            else:
+                found.append(messages.scattered(tally, wave))
         for use in self.barriers.uses.values():
             if _opcode(use.site).startswith(_BARRIERS):
                 found.append(messages.idle(use))

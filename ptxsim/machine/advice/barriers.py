@@ -55,8 +55,8 @@ class BarrierUses:
         here[lanes] = waits
         self._sites.setdefault(barrier, {})[id(site)] = site
 
-    def opened(self, wave: Wave, barrier: int, ctas: Array) -> None:
-        """The barrier opens in these CTAs."""
+    def opened(self, wave: Wave, barrier: int, ctas: Array) -> Array:
+        """The barrier opens in these CTAs; in which of them for all threads that are left."""
         shape = (len(wave.ctas), -1)
         here = self._here[barrier].reshape(shape)
         full = ~(wave.alive.reshape(shape)[ctas] & ~here[ctas]).any(axis=1)
@@ -69,3 +69,4 @@ class BarrierUses:
         if len(ctas) == len(wave.ctas) or not here.any():
             del self._sites[barrier]
         self._busy[ctas[full]] = False
+        return ctas[full]

@@ -22,14 +22,16 @@ Pattern = tuple[Array, BoolArray]
 Padding = tuple[int, int]
 
 
-def padding(patterns: Sequence[Pattern], size: int) -> Padding | None:
+def padding(patterns: Sequence[Pattern], size: int, align: int = WORD) -> Padding | None:
     """The smallest padding of rows with which none of the patterns has a conflict.
+
+    It is a multiple of ``align``, so that other accesses to the rows stay aligned.
 
     Rows are the longest ones for which that works.  Where the tile begins is not known: the
     padding must work for a row that begins at any column, unless the accesses to each row lie in
     half of it.  None if no padding does.
     """
-    step = max(size, WORD)
+    step = max(size, align, WORD)
     more = np.arange(step, _MOST + 1, step)
     for pitch in _pitches(patterns[0]):
         free = np.ones(len(more), bool)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from ...isa.protocol import Array, Site
 from .activity import Activity
 from .barriers import BarrierUse
 from .cures import Pattern, padding, stride
+from .leavers import Reads
 from .requests import SECTOR, Requests, bank_words
 from .tally import Tally
 
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from ...program import Block
     from ..wave import Geometry, Wave
 
-__all__ = ["Advice", "conflicts", "idle", "inactive", "scattered"]
+__all__ = ["Advice", "conflicts", "idle", "inactive", "left", "scattered"]
 
 #: How many times the fewest wavefronts, or sectors, are worth advice.
 _WAVEFRONTS = 1.25
@@ -51,8 +53,11 @@ class _Line:
 # --- shared memory --------------------------------------------------------------------------------
 
 
-def conflicts(t: Tally, wave: Wave) -> Advice | None:
-    """Bank conflicts of an instruction, and the padding that removes them."""
+def conflicts(t: Tally, wave: Wave, widest: Tally) -> Advice | None:
+    """Bank conflicts of an instruction, and the padding that removes them.
+
+    ``widest`` has the largest accesses to shared memory, which may be to the same rows.
+    """
     if t.cost < _WAVEFRONTS * t.best or t.worst is None:
         return None
     average, best = t.cost / t.requests, t.best / t.requests
@@ -67,21 +72,31 @@ def conflicts(t: Tally, wave: Wave) -> Advice | None:
     return Advice(
         "bank-conflict", message, t.site,
         {
-            **more, "help": _parted(t), "space": "shared", "ways": t.ways,
+            **more, "help": _parted(t, widest), "space": "shared", "ways": t.ways,
             "banks": _histogram(pattern, t.worst.start, t.size),
             "requests": t.requests, "wavefronts": t.cost, "fewest": t.best,
         },
     )  # fmt: skip
 
 
-def _parted(t: Tally) -> str:
-    cure = padding(list(t.patterns.values()), t.size) if t.known else None
+def _parted(t: Tally, widest: Tally) -> str:
+    patterns = list(t.patterns.values())
+    cure = padding(patterns, t.size) if t.known else None
+    note = ""
+    if cure is not None and cure[0] % widest.size == 0 and cure[1] % widest.size:
+        aligned = padding(patterns, t.size, widest.size)
+        if aligned is None:
+            note = (
+                f"; if these are the rows of line {widest.site.line}, its {widest.size} bytes must"
+                " stay aligned: swizzle them instead"
+            )
+        cure = aligned or cure
     if cure is None:
         return "lay the data out so that lanes of one phase reach different banks, or swizzle it"
     pitch, more = cure
     return (
         f"the lanes' rows are {pitch} bytes apart; {pitch + more} bytes apart ({more} of padding"
-        " to a row) this instruction has no conflict"
+        f" to a row) this instruction has no conflict{note}"
     )
 
 
@@ -157,32 +172,84 @@ def idle(use: BarrierUse) -> Advice | None:
     )
 
 
-def inactive(activity: Activity, geometry: Geometry) -> list[Advice]:
-    """The blocks that cost most of those that few lanes run."""
-    launched = geometry.threads / geometry.warps
-    total = activity.instructions
-    found = []
-    for block, warps in activity.warps.items():
-        cost = warps * block.length
-        few = block.lane_executions < _FEW * launched * warps
-        if few and warps >= _EXECUTIONS and cost >= _SHARE * total and block.lines:
-            found.append((cost, block, warps))
-    found.sort(key=lambda entry: (-entry[0], entry[1].lines))
-    return [_inactive(block, warps, cost / total) for cost, block, warps in found[:_BLOCKS]]
-
-
-def _inactive(block: Block, warps: int, share: float) -> Advice:
-    first, last = min(block.lines), max(block.lines)
-    where = f"line {first}" if first == last else f"lines {first} to {last}"
-    site: Site | _Line = _Line(first)
+def left(wave: Wave, site: Site, space: str, reads: Reads) -> Advice:
+    """A read of what a thread stored that had ended before the barrier between them."""
+    first, place = reads.first, int(reads.places[0])
+    start = int(reads.lanes[0]) // wave.lanes_per_cta * wave.shared_stride
+    warp = int(reads.writers[0]) >> 5
+    writers = np.unique(reads.writers[reads.writers >> 5 == warp])
     return Advice(
-        "low-activity",
-        f"{where}: {block.lane_executions / warps:.1f} of 32 lanes are active on average, in"
-        f" {warps * block.length:,} warp instructions ({share:.0%} of the launch)",
+        "exited-store",
+        f"reads what '{first.text}' at line {first.line} stored in a thread that then ended: the"
+        " barrier between them, to which it did not come, need not order its stores",
         site,
         {
-            "count": warps,
-            "help": "give the work of a branch to whole warps, or to all lanes by turns",
+            "other_line": first.line,
+            "other_column": first.column,
+            "other_warp": warp % wave.geometry.warps,
+            "other_lanes": tuple(int(lane) & 31 for lane in writers),
+            "space": space,
+            "address": place - start if space == "shared" else place + wave.memory.base,
+            "help": "let threads that have stored come to the barrier (bar.sync or bar.arrive)"
+            " before they end",
+        },
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """Instructions that few lanes run: their lines, how often warps ran them, and lanes a time."""
+
+    lines: tuple[int, ...]
+    warps: int
+    lanes: float
+    #: the lanes come here, but their guards are false
+    guarded: bool
+
+    @property
+    def cost(self) -> int:
+        """Instructions of warps."""
+        return self.warps * len(self.lines)
+
+
+def inactive(activity: Activity, geometry: Geometry) -> list[Advice]:
+    """The stretches that cost most of those that few lanes run."""
+    few = _FEW * geometry.threads / geometry.warps
+    total = activity.instructions
+    found: list[_Work] = []
+    for block, warps in activity.warps.items():
+        if warps >= _EXECUTIONS:
+            found += _little(block, warps, few)
+    found = [work for work in found if work.cost >= _SHARE * total]
+    found.sort(key=lambda work: (-work.cost, work.lines))
+    return [_inactive(work, work.cost / total) for work in found[:_BLOCKS]]
+
+
+def _little(block: Block, warps: int, few: float) -> Iterator[_Work]:
+    """What of a block fewer lanes than ``few`` run: all of it, or instructions with guards."""
+    lanes = block.lane_executions / warps
+    if lanes < few:
+        if block.lines:
+            yield _Work(block.lines, warps, lanes, False)
+        return
+    idle = [use for use in block.guarded if use.works and use.lanes < few * warps]
+    if idle:
+        lanes = sum(use.lanes for use in idle) / (warps * len(idle))
+        yield _Work(tuple(use.line for use in idle), warps, lanes, True)
+
+
+def _inactive(work: _Work, share: float) -> Advice:
+    first, last = min(work.lines), max(work.lines)
+    where = f"line {first}" if first == last else f"lines {first} to {last}"
+    what = "have a true guard" if work.guarded else "are active"
+    return Advice(
+        "low-activity",
+        f"{where}: {work.lanes:.1f} of 32 lanes {what} on average, in"
+        f" {work.cost:,} warp instructions ({share:.0%} of the launch)",
+        _Line(first),
+        {
+            "count": work.warps,
+            "help": "give the work of a branch or guard to whole warps, or to all lanes by turns",
         },
     )
 
