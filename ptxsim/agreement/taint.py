@@ -8,7 +8,6 @@ run).  A value that a comparison of approximate numbers has chosen is therefore 
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -52,11 +51,6 @@ class Source:
     spot: Spot
     text: str
     tolerance: Tolerance
-
-    @property
-    def bounded(self) -> bool:
-        """Whether the ISA states a bound."""
-        return math.isfinite(self.tolerance.relative)
 
 
 def approximate_sources(module: TypedModule, entry: str) -> list[Source]:

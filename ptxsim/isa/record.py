@@ -272,8 +272,8 @@ class Form:
 class Tolerance:
     """How far a machine's result may lie from the modelled one, which is rounded correctly.
 
-    The larger of ``relative`` times the result and ``absolute``; both are infinite where the ISA
-    states no bound.  The bound of the ISA is from the exact value: half a unit of ours is added.
+    The larger of ``relative`` times the result and ``absolute``.  The bound of the ISA is from the
+    exact value: half a unit of ours is added.
     """
 
     relative: float = 0.0
