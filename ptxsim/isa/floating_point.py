@@ -293,7 +293,7 @@ class Rsqrt(_Approximate):
         return Tolerance(relative=2**-50) if m.type == "f64" else self.bound
 
 
-#: In [-2 pi, 2 pi]; beyond, the ISA allows 2^-14.7 (to 100 pi) and more, which is a difference here.
+#: In [-2 pi, 2 pi]; beyond, the ISA allows more (2^-14.7 to 100 pi): a difference here.
 _TRIGONOMETRIC = Tolerance.of(absolute=2**-20.5)
 
 
