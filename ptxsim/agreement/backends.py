@@ -35,6 +35,8 @@ class Shape:
     smem: int = 0
     #: for the simulator: its tools, schedule and limits, as ``Kernel.launch`` names them
     options: dict[str, Any] = field(default_factory=dict)
+    #: for a GPU: what else its launch is given
+    device: dict[str, Any] = field(default_factory=dict)
 
     @property
     def threads(self) -> int:
@@ -50,7 +52,7 @@ def gpu(kernel: Kernel, args: Sequence[Any], shape: Shape) -> Report:
     """Launch on the GPU."""
     return kernel.launch(
         grid=shape.grid, block=shape.block, args=args, cluster=shape.cluster, smem=shape.smem,
-        backend="gpu",
+        backend="gpu", **shape.device,
     )  # fmt: skip
 
 
@@ -90,6 +92,12 @@ class Provenance:
             return None, -1
         first = int(np.flatnonzero(spots >= 0)[0])
         return self._writers.spots[spots[first]], int(written.thread[at + first])
+
+    def spots(self, buffer: str, size: int) -> set[Spot]:
+        """The instructions that stored something that is in a buffer at the end."""
+        written = self._writers.buffer(buffer, size)
+        numbers = np.unique(written.spot) if written is not None else np.zeros(0, int)
+        return {self._writers.spots[n] for n in numbers.tolist() if n >= 0}
 
     def masks(self, buffer: str, size: int, elements: NDArray[np.int64], width: int) -> list[int]:
         """For each of the elements the approximate sources that reach it, as bits."""

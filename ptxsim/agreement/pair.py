@@ -60,6 +60,8 @@ class Judge:
             if isinstance(a, np.ndarray) and a.shape
         )  # fmt: skip
         module = kernel.module.typed
+        fixed = dict.fromkeys(outside_sources(module, kernel.name, pointers, orders=False), 1)
+        self._places = spread(module, kernel.name, fixed, self.provenance.fed)
         outside = dict.fromkeys(outside_sources(module, kernel.name, pointers), 1)
         self._outside = spread(module, kernel.name, outside, self.provenance.fed)
         #: whether which way a thread goes may depend on what machines need not agree on
@@ -67,6 +69,10 @@ class Judge:
             self._outside.get(spot, 0) or self.provenance.mask_of(spot)
             for spot in _choices(kernel)
         )  # fmt: skip
+
+    def holds_outside(self, buffer: str, size: int) -> bool:
+        """Whether a buffer holds addresses, clocks or places of threads, or what comes of them."""
+        return any(self._places.get(spot, 0) for spot in self.provenance.spots(buffer, size))
 
     def comparable(self, register: Register, spots: Sequence[Spot]) -> bool:
         """Whether a register, as these instructions write it, must agree at all."""

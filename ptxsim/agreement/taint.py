@@ -63,17 +63,22 @@ def approximate_sources(module: TypedModule, entry: str) -> list[Source]:
     return found
 
 
-def outside_sources(module: TypedModule, entry: str, pointers: frozenset[str]) -> set[Spot]:
+def outside_sources(
+    module: TypedModule, entry: str, pointers: frozenset[str], orders: bool = True
+) -> set[Spot]:
     """Instructions whose results two correct machines need not share.
 
-    Addresses, clocks and places of threads, and what depends on the order of threads: atomics and
-    strong loads.  ``pointers`` are the parameters that hold addresses.
+    Addresses, clocks and places of threads, and (with ``orders``) what depends on the order of
+    threads: atomics and strong loads.  ``pointers`` are the parameters that hold addresses.
     """
-    return {spot_of(i) for i in _instructions(module, entry) if _is_outside(i, pointers)}
+    return {
+        spot_of(i) for i in _instructions(module, entry)
+        if _is_outside(i, pointers) or (orders and i.record.waits(i.mods))
+    }  # fmt: skip
 
 
 def _is_outside(i: TypedInstruction, pointers: frozenset[str]) -> bool:
-    if i.record.waits(i.mods) or i.record.name in ("cvta", "mapa", "activemask", "getctarank"):
+    if i.record.name in ("cvta", "mapa", "activemask", "getctarank"):
         return True
     for spec in i.form.operands:
         value = i.operands.get(spec.name)

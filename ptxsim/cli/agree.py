@@ -14,7 +14,6 @@ from ..agreement.recording import Reference
 from ..agreement.taint import Source
 from ..agreement.values import TOLERANT, close
 from ..report import FINDING_CODES, Finding
-from .arguments import Binding
 from .compare import compare
 from .elements import ElementType, patterns
 
@@ -25,7 +24,9 @@ CLASS = "hardware-mismatch"
 
 
 def differences(
-    binding: Binding,
+    shown: str,
+    parameter: str,
+    type_: ElementType,
     got: Array,
     reference: Reference,
     provenance: Provenance,
@@ -34,23 +35,24 @@ def differences(
 ) -> tuple[Finding | None, int]:
     """The finding of a buffer, if it differs, and how many elements differ as much as they may.
 
+    ``parameter`` is the name that the kernel has for what is ``shown`` under its own name.
+
     Elements that approximate instructions have led to may differ within their tolerances; all
     others must be equal bit for bit.
     """
-    type_ = binding.spec.type
     want = reference.over(got)
     a, b = patterns(got.reshape(-1)), patterns(want.reshape(-1))
     different = np.flatnonzero(a != b)
-    name, size = binding.parameter.name, got.nbytes
-    masks = provenance.masks(name, size, different, type_.size)
+    size = got.nbytes
+    masks = provenance.masks(parameter, size, different, type_.size)
     allowed = _allowed(a[different], b[different], masks, type_, provenance)
     left = got.reshape(-1).copy()
     left[different[allowed]] = want.reshape(-1)[different[allowed]]
-    finding = compare(binding.name, left, want.reshape(-1), type_, origin)
+    finding = compare(shown, left, want.reshape(-1), type_, origin)
     if finding is None:
-        return _unsampled(binding, got, reference, provenance, origin), int(allowed.sum())
+        return _unsampled(shown, parameter, got, reference, provenance, origin), int(allowed.sum())
     at = int(finding.values["index"])
-    spot, thread = provenance.writer(name, size, at * type_.size, type_.size)
+    spot, thread = provenance.writer(parameter, size, at * type_.size, type_.size)
     sources = provenance.reached_by(masks[int(np.searchsorted(different, at))])
     cta, warp, lane = place_of(thread, shape)
     return (
@@ -94,24 +96,28 @@ def _allowed(
 
 
 def _unsampled(
-    binding: Binding, got: Array, reference: Reference, provenance: Provenance, origin: str
+    shown: str,
+    parameter: str,
+    got: Array,
+    reference: Reference,
+    provenance: Provenance,
+    origin: str,
 ) -> Finding | None:
     """The finding of a buffer that differs somewhere, but at no place that is known."""
     if reference.places is None:
         return None
-    size = binding.spec.type.size
     if hashlib.sha256(got.tobytes()).hexdigest() == reference.sha256:
         return None
     every = np.arange(got.size, dtype=np.int64)
-    if any(provenance.masks(binding.parameter.name, got.nbytes, every, size)):
+    if any(provenance.masks(parameter, got.nbytes, every, got.itemsize)):
         return None  # elements may differ a little, and then the hash says nothing
     return Finding(
         class_=CLASS,
         code=FINDING_CODES[CLASS],
-        message=f"'{binding.name}' differs from {origin}, in none of the {len(reference.places)}"
+        message=f"'{shown}' differs from {origin}, in none of the {len(reference.places)}"
         " elements that it holds: only the hash of all elements is different",
         line=0,
-        values={"buffer": binding.name},
+        values={"buffer": shown},
     )
 
 

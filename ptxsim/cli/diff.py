@@ -221,7 +221,16 @@ def _compare(
     for b in plan.bindings:
         if b.name in answer:
             got = report.outputs[b.name].array
-            finding, some = differences(b, got, answer[b.name], provenance, shape, origin)
+            finding, some = differences(
+                b.name,
+                b.parameter.name,
+                b.spec.type,
+                got,
+                answer[b.name],
+                provenance,
+                shape,
+                origin,
+            )
             near += some
             if finding is not None:
                 found.append(finding)
