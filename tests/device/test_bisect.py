@@ -299,7 +299,8 @@ class TestParting:
 
     def test_approximations_may_differ_a_little(self) -> None:
         text = LOOP.replace(
-            "    mad.wide", "    .reg .f32 %f; add.u32 %s, %t, 1; cvt.rn.f32.u32 %f, %s;\n    rcp.approx.f32 %f, %f;\n"
+            "    mad.wide", "    .reg .f32 %f; add.u32 %s, %t, 1; cvt.rn.f32.u32 %f, %s;\n"
+            "    rcp.approx.f32 %f, %f;\n"
             "    mov.b32 %u, %f;\n    mad.wide",
         )  # fmt: skip
         # the bound is one unit, and half a one for our rounding: three are too many

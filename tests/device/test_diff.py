@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import ptxsim
-import ptxsim.isa  # noqa: F401  (fills the registry)
+import ptxsim.isa
 from ptxsim.agreement import Backend, Shape, simulate, simulator
 from ptxsim.agreement.taint import approximate_sources, spread
 from ptxsim.agreement.values import close
