@@ -30,7 +30,7 @@ from ptxsim.agreement.recording import Recording, from_json, to_json
 from ptxsim.cli.files import write_text
 from tests.device.instructions import instruction_jobs
 from tests.device.jobs import ROOT, Job, captured, file_jobs, run_job, settled
-from tests.device.sweeps import SWEEPS, answer_to_json, ask
+from tests.device.sweeps import ALL_MANTISSAS, SWEEPS, answer_to_json, ask
 
 __all__ = ["GROUPS", "main", "read_entries"]
 
@@ -190,10 +190,13 @@ def _to_do(
 ) -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
     if group == "sweeps":
         for sweep in SWEEPS[:limit]:
-            size = {} if count is None else {"count": count}
-            yield sweep.name, lambda sweep=sweep: {
-                "job": sweep.name, **answer_to_json(ask(sweep, backend, date, **size)),
-            }  # fmt: skip
+            yield (
+                sweep.name,
+                lambda sweep=sweep: {
+                    "job": sweep.name,
+                    **answer_to_json(ask(sweep, backend, date, count or ALL_MANTISSAS)),
+                },
+            )
         return
     for n, job in enumerate(_read_jobs(jobs, group)):
         if limit is not None and n >= limit:

@@ -19,10 +19,19 @@ import ptxsim
 from ptxsim.agreement import Backend, Shape, simulator
 from ptxsim.agreement.recording import Device, device_of, digest
 
-__all__ = ["SWEEPS", "Answer", "Sweep", "answer_from_json", "answer_to_json", "ask", "compare"]
+__all__ = [
+    "ALL_MANTISSAS",
+    "SWEEPS",
+    "Answer",
+    "Sweep",
+    "answer_from_json",
+    "answer_to_json",
+    "ask",
+    "compare",
+]
 
 Words = NDArray[np.uint32]
-_ALL = 1 << 23
+ALL_MANTISSAS = 1 << 23
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +97,7 @@ def results(sweep: Sweep, count: int, backend: Backend) -> tuple[Words, ptxsim.R
     return out.view(np.uint32), report
 
 
-def ask(sweep: Sweep, backend: Backend, date: str, count: int = _ALL) -> Answer:
+def ask(sweep: Sweep, backend: Backend, date: str, count: int = ALL_MANTISSAS) -> Answer:
     """The answer of a machine."""
     base, _ = results(sweep, count, simulator)
     bits, report = results(sweep, count, backend)
@@ -136,7 +145,7 @@ def answer_from_json(tree: Any, where: str) -> Answer:
     try:
         sweep = known[f"{tree['opcode']}-{tree['exponent']}"]
         count, width = tree["count"], tree["width"]
-        if tree["ptxsim_sweep"] != 1 or width not in (1, 4) or not 1 <= count <= _ALL:
+        if tree["ptxsim_sweep"] != 1 or width not in (1, 4) or not 1 <= count <= ALL_MANTISSAS:
             raise ValueError("fields out of range")
         unpack = lzma.LZMADecompressor(memlimit=256 << 20)
         data = unpack.decompress(base64.b64decode(tree["distances"], validate=True),
