@@ -29,9 +29,11 @@ ALLOWED = {
     "report": set(),
     "api": {"machine", "report", "resolve", "syntax"},
     "build": {"api", "resolve", "syntax"},
+    "agreement": {"api", "isa", "machine", "numerics", "program", "report", "resolve", "syntax"},
     "explanations": set(),
     "pytest_plugin": {"api", "cli", "report"},
     "cli": {
+        "agreement",
         "api",
         "explanations",
         "report",

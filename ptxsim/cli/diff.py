@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -65,7 +66,10 @@ def execute(args: argparse.Namespace, other: Backend | None = None) -> int:
     plan = make_plan(args, module, parse_header(text, name, folder))
     if plan is None:
         return 2
-    return _carry_out(args, plan, known, recording, other or gpu)
+    try:
+        return _carry_out(args, plan, known, recording, other or gpu)
+    except PtxError as error:  # of the assembler in the driver of a GPU
+        return run._invalid(args, error)
 
 
 def _check(args: argparse.Namespace) -> None:
@@ -131,7 +135,20 @@ def _carry_out(
     run._write_documents(args, report, plan.module.source)
     if "-" not in (args.json, args.html):
         run._show(args, plan, report, known)
+        if args.format in ("full", "concise") and not args.quiet:
+            sys.stdout.write(_summary(report, recording))
     return run._exit_code(report, args.strict)
+
+
+def _summary(report: Report, recording: Recording | None) -> str:
+    """What was compared, so that silence is not taken for agreement."""
+    near = report.counters.get("elements_within_tolerance")
+    if near is None:
+        return "not compared: what is reported comes first\n"
+    side = "the GPU" if recording is None else f"the recording of {recording.device.name}"
+    names = ", ".join(report.outputs if recording is None else recording.outputs)
+    close = f"; {near} elements differ within their tolerances" if near else ""
+    return f"compared with {side}: {names}{close}\n"
 
 
 def _ask(
@@ -164,11 +181,14 @@ def _ask(
     def make() -> list[Any]:
         return _arguments(plan, None)
 
-    if args.state is not None:
-        line = None if args.state == "exit" else int(args.state)
-        known.add(report, states(plan.kernel, make, shape, other, line))
-    if args.bisect:
-        known.add(report, parting(plan.kernel, make, shape, other))
+    try:
+        if args.state is not None:
+            line = None if args.state == "exit" else int(args.state)
+            known.add(report, states(plan.kernel, make, shape, other, line))
+        if args.bisect:
+            known.add(report, parting(plan.kernel, make, shape, other))
+    except UsageError as error:  # what was found so far is worth a report
+        print(f"ptxsim: {error}", file=sys.stderr)
 
 
 def _arguments(plan: Plan, recording: Recording | None) -> list[Any]:

@@ -6,6 +6,8 @@ There is no GPU here: the other side is the simulator with deliberate difference
 from __future__ import annotations
 
 import json
+import shlex
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,8 @@ from ptxsim.cli.main import _parser, main
 from ptxsim.isa.record import Mods, Tolerance, registry
 from tests.device.sides import bits_changed, rewritten
 
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
 HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
 
 #: y = 2^x is approximate, z = x + x is not; x goes through shared memory first.
@@ -187,6 +191,57 @@ class TestCommand:
         path.write_text(TWO)
         assert main(["diff", str(path), *options]) == 2
         assert message in capsys.readouterr().err
+
+
+class TestReadme:
+    """The walk-through, with the simulator in the place of a GPU."""
+
+    @pytest.fixture(autouse=True)
+    def checkout(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        shutil.copytree(ROOT / "examples", tmp_path / "examples")
+        monkeypatch.chdir(tmp_path)
+
+    def part(self, language: str) -> str:
+        section = README.split("## Agreement with hardware\n")[1].split("\n## ")[0]
+        return section.split(f"```{language}\n")[1].split("```")[0]
+
+    def test_commands(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setattr("ptxsim.agreement.gpu", simulator)
+        commands = [shlex.split(line, comments=True) for line in self.part("sh").splitlines()]
+        assert len(commands) == 3
+        for command in commands:
+            assert command[:2] == ["ptxsim", "diff"]
+            assert main(command[1:]) == 0
+        out = capsys.readouterr().out.splitlines()
+        assert out[1::2] == [
+            "compared with the GPU: x, y",
+            "compared with the GPU: x, y",
+            f"compared with the recording of ptxsim {ptxsim.__version__}: x, y",
+        ]
+
+    def test_a_difference_as_it_is_shown(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        other = rewritten(lambda t: t.replace("fma.rn.f32", "fma.rz.f32"))
+        monkeypatch.setattr("ptxsim.agreement.gpu", other)
+        command, shown = self.part("text").removeprefix("$ ").split("\n", 1)
+        assert main(shlex.split(command)[1:]) == 1
+        assert capsys.readouterr().out == shown
+
+
+def test_a_trace_that_cannot_be_made_does_not_hide_the_difference(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "k.ptx"
+    path.write_text(TWO)
+    words = ["diff", str(path), "--state", "1", "--format", "concise"]
+    other = bits_changed(2, add_to(1, 1))
+    assert diff.execute(_parser().parse_args(words), other) == 1
+    told = capsys.readouterr()
+    assert "1 of 64 elements of 'z' differ" in told.out
+    assert told.err == "ptxsim: line 1 has no instruction of 'k'\n"
 
 
 def kernel_of(body: str, registers: str, entry: str = "k") -> ptxsim.Kernel:
