@@ -3,7 +3,7 @@
 Nothing has to be searched for: each thread writes down the results of its instructions one after
 the other, on both sides, and the traces are compared.  A long run is looked at window by window.
 Results that correct machines need not share are left out: addresses, clocks, what depends on the
-order of threads, and integers that approximate instructions have led to.
+order of threads, undefined bits, and integers that approximate instructions have led to.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..errors import UsageError
 from ..resolve.typed import Register
 from .backends import Backend, Shape
 from .instrument import ENTRY, HEAD, Point, Traced, traced
-from .pair import LIMIT, Array, Judge, MakeArguments, run_pair
+from .pair import LIMIT, Array, Judge, MakeArguments, Records, run_pair
 from .taint import spot_of
 
 __all__ = ["Parting", "first_parting"]
@@ -69,23 +69,26 @@ def first_parting(
         found = _compare(trace, pair, judge, lost, start)
         if found is not None:
             return found
-        longest = max(int(side[:, :4].copy().view(np.uint32).max()) for side in pair)
+        longest = max(
+            int(side[:, :4].copy().view(np.uint32).max()) for side in (pair.simulator, pair.device)
+        )
         if longest <= start + capacity:
             return None
     raise UsageError(f"no difference in the first {MAX_WINDOWS * capacity} results of each thread")
 
 
-def _compare(
-    trace: Traced, pair: tuple[Array, Array], judge: Judge, lost: Array, start: int
-) -> Parting | None:
-    shape = (len(pair[0]), trace.capacity, ENTRY // 8)
-    a, b = (side[:, HEAD:].copy().view(np.uint64).reshape(shape) for side in pair)
+def _compare(trace: Traced, pair: Records, judge: Judge, lost: Array, start: int) -> Parting | None:
+    shape = (len(pair.simulator), trace.capacity, ENTRY // 8)
+    a, b = (
+        side[:, HEAD:].copy().view(np.uint64).reshape(shape)
+        for side in (pair.simulator, pair.device)
+    )
     ids, others = a[..., 0] & 0xFFFFFFFF, b[..., 0] & 0xFFFFFFFF
     apart = ids != others
     differs = np.zeros(apart.shape, bool)
     for number, point in enumerate(trace.points, 1):
         spots = (spot_of(point.instruction),)
-        if not judge.comparable(point.register, spots):
+        if spots[0][0] in pair.undefined or not judge.comparable(point.register, spots):
             continue
         here = np.nonzero((ids == number) & ~apart)
         if len(here[0]):

@@ -43,7 +43,8 @@ def compare_states(
     """The registers that differ before a line is executed the last time, or at the end if None."""
     judge = Judge(kernel, make, shape)
     dump = dumped(kernel.module.typed, kernel.name, line)
-    a, b = run_pair(kernel, dump.text, dump.stride, make, shape, backend)
+    pair = run_pair(kernel, dump.text, dump.stride, make, shape, backend)
+    a, b = pair.simulator, pair.device
     found = []
     counts, others = (side[:, :4].copy().view(np.uint32)[:, 0] for side in (a, b))
     different = counts != others

@@ -315,6 +315,14 @@ class TestParting:
         assert part(text.replace("%t, 4, %a", "%t, 0, %a"), "atom.global.add.u32 %s, [%a], 1",
                     "atom.global.add.u32 %s, [%a], 2") is None  # fmt: skip
 
+    def test_what_is_undefined_may_differ(self) -> None:
+        text = LOOP.replace(
+            "    mad.wide", "    .reg .b32 %never; add.u32 %u, %never, 1;\n    mad.wide"
+        )
+        assert part(text, "add.u32 %u, %never, 1", "mov.u32 %u, 77") is None
+        told = text.replace("%never, 1", "%t, 1")
+        assert part(told, "add.u32 %u, %t, 1", "mov.u32 %u, 77") is not None
+
     def test_too_many_threads(self) -> None:
         kernel = ptxsim.assemble(LOOP).kernel()
         shape = Shape((1 << 16, 1, 1), (1024, 1, 1), options={"tools": "none"})

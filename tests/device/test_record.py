@@ -323,6 +323,19 @@ class TestJobs:
         ]  # fmt: skip
         assert kernel.launch.__func__ is ptxsim.Kernel.launch
 
+    def test_after_a_fault_a_launch_gets_a_process_of_its_own(self) -> None:
+        job = self.job("mad.wide.u32 %a, %t, 8, %a; st.global.u32 [%a], %t;")
+        isolated = []
+
+        def faulty(kernel: Any, args: Any, shape: Shape) -> ptxsim.Report:
+            isolated.append(shape.device["isolate"])
+            if not isolated[-1]:
+                raise ptxsim.UsageError("the GPU cannot be used: launch with isolate=True")
+            return simulator(kernel, args, shape)
+
+        assert run_job(job, faulty, "2026-01-02").outputs == job.recording.outputs
+        assert isolated == [False, True]
+
     def test_instructions_of_some_names(self) -> None:
         names = frozenset(("add", "setp", "prmt", "ex2"))
         drawn = list(samples(3, names))
