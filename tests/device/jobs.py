@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -36,8 +37,9 @@ __all__ = ["Job", "captured", "file_jobs", "job_of", "run_job", "settled"]
 
 ROOT = Path(__file__).parents[2]
 NOBODY = Device("", (), "")
-#: Bytes of the buffers, and threads, of a launch that is taken over from a test.
-_MOST_BYTES, _MOST_THREADS = 4 << 20, 1 << 16
+#: Bytes of the buffers, and threads, of a launch that is taken over from a test; and how many
+#: launches of one text are.
+_MOST_BYTES, _MOST_THREADS, _PER_TEXT = 1 << 18, 1 << 16, 3
 _TOKENS = {"f2": "f16", "f4": "f32", "f8": "f64"}
 
 
@@ -178,13 +180,15 @@ def file_jobs() -> Iterator[Job]:
 
 
 @contextlib.contextmanager
-def captured(group: str) -> Iterator[list[Job]]:
-    """The launches that are made meanwhile, each once, as jobs; those that are too large are not.
+def captured(group: str, most: int = _MOST_BYTES) -> Iterator[list[Job]]:
+    """The launches that are made meanwhile as jobs, each once and of each text a few.
 
-    They are made as well: what the caller does with the results stays as it is.
+    Those with more than ``most`` bytes of buffers are left out.  All are made as well: what the caller does with the
+    results stays as it is.
     """
     jobs: list[Job] = []
     known: set[str] = set()
+    texts: Counter[str] = Counter()
     plain = Kernel.launch
 
     def launch(self: Kernel, **options: Any) -> ptxsim.Report:
@@ -193,9 +197,11 @@ def captured(group: str) -> Iterator[list[Job]]:
         arrays = [a for a in options.get("args", ()) if isinstance(a, np.ndarray)]
         report = plain(self, **options)
         if report.clean and not report.stopped and len(first) == len(arrays):
-            job = _taken(group, self, before, options)
-            if job is not None and job.name not in known:
+            job = _taken(group, self, before, options, most)
+            text = self.source.text
+            if job is not None and job.name not in known and texts[text] < _PER_TEXT:
                 known.add(job.name)
+                texts[text] += 1
                 jobs.append(job)
         return report
 
@@ -203,13 +209,15 @@ def captured(group: str) -> Iterator[list[Job]]:
         yield jobs
 
 
-def _taken(group: str, kernel: Kernel, args: list[Any], options: dict[str, Any]) -> Job | None:
+def _taken(
+    group: str, kernel: Kernel, args: list[Any], options: dict[str, Any], most: int
+) -> Job | None:
     sizes = sum(a.nbytes for a in args if isinstance(a, np.ndarray))
     block, grid = (_triple(options[name]) for name in ("block", "grid"))
     threads = int(np.prod([*block, *grid]))
     arrays = [a for a in args if isinstance(a, np.ndarray) and a.shape]
     plain = all(a.dtype.kind in "uifb" and a.dtype.itemsize <= 8 for a in arrays)
-    if sizes > _MOST_BYTES or threads > _MOST_THREADS or not plain:
+    if sizes > most or threads > _MOST_THREADS or not plain:
         return None
     cluster = options.get("cluster")
     shape = Shape(

@@ -323,6 +323,14 @@ class TestJobs:
         ]  # fmt: skip
         assert kernel.launch.__func__ is ptxsim.Kernel.launch
 
+    def test_few_launches_of_one_text_are_taken_over(self) -> None:
+        kernel = ptxsim.assemble(text_of()).kernel()
+        with captured("g") as jobs:
+            for size in range(5):
+                args = [np.ones(128, "f4"), np.zeros(128, "f4"), np.uint32(size)]
+                kernel.launch(grid=1, block=128, args=args)
+        assert len(jobs) == 3
+
     def test_after_a_fault_a_launch_gets_a_process_of_its_own(self) -> None:
         job = self.job("mad.wide.u32 %a, %t, 8, %a; st.global.u32 [%a], %t;")
         isolated = []
