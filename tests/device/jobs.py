@@ -183,8 +183,8 @@ def file_jobs() -> Iterator[Job]:
 def captured(group: str, most: int = _MOST_BYTES) -> Iterator[list[Job]]:
     """The launches that are made meanwhile as jobs, each once and of each text a few.
 
-    Those with more than ``most`` bytes of buffers are left out.  All are made as well: what the caller does with the
-    results stays as it is.
+    Those with more than ``most`` bytes of buffers are left out.  All are made as well: what the
+    caller does with the results stays as it is.
     """
     jobs: list[Job] = []
     known: set[str] = set()
