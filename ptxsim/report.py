@@ -76,6 +76,7 @@ FINDING_CODES: Mapping[str, str] = {
     "bad-call": "PTX361",
     "scale-selector": "PTX362",
     "schedule-dependent": "PTX370",
+    "hardware-mismatch": "PTX371",
     "rounding-not-established": "PTX380",
     "bank-conflict": "PTX390",
     "uncoalesced": "PTX391",

@@ -30,11 +30,13 @@ ALLOWED = {
     "device": {"report"},
     "api": {"device", "machine", "report", "resolve", "syntax"},
     "build": {"api", "resolve", "syntax"},
+    "agreement": {"api", "isa", "machine", "numerics", "program", "report", "resolve", "syntax"},
     "explanations": set(),
     "nvidia": set(),
     "core": {"api", "report"},
     "pytest_plugin": {"api", "cli", "device", "report"},
     "cli": {
+        "agreement",
         "api",
         "explanations",
         "report",

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from .._version import __version__
 from ..diagnostics import did_you_mean
 from ..errors import UsageError
-from . import check, demo, dump, explain, fmt, isa, lower, run
+from . import check, demo, diff, dump, explain, fmt, isa, lower, run
 
 __all__ = ["COMMANDS", "main"]
 
@@ -24,6 +24,7 @@ COMMANDS = {
     "check": check,
     "fmt": fmt,
     "dump": dump,
+    "diff": diff,
     "isa": isa,
     "explain": explain,
     "lower": lower,

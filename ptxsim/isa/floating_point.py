@@ -10,7 +10,7 @@ from ..numerics import approximate, comparison, floating
 from ..numerics.convert import float_to_float
 from ..numerics.formats import BF16, F16, F32, F64, Format
 from ..numerics.half import each_half
-from .record import Form, Mods, Pure, instruction
+from .record import Form, Mods, Pure, Tolerance, instruction
 
 __all__ = ["format_of", "lanewise"]
 
@@ -179,6 +179,9 @@ class DivFloat(Pure):
         Form("rnd:{rn rz rm rp} type:{f64}", "=d.type, a.type, b.type"),
     )
 
+    def tolerance(self, m: Mods) -> Tolerance | None:
+        return Tolerance.ulp(2) if m.how else None
+
     def evaluate(self, m: Mods) -> Callable[..., Any]:
         if m.how == "approx":
             return partial(approximate.div_approx, ftz=bool(m.ftz))
@@ -195,6 +198,10 @@ class _Root(Pure):
     )
     near: Callable[..., Any]
     exact: Callable[..., Any]
+    bound: Tolerance
+
+    def tolerance(self, m: Mods) -> Tolerance | None:
+        return self.bound if m.approx else None
 
     def evaluate(self, m: Mods) -> Callable[..., Any]:
         if m.approx:
@@ -208,6 +215,7 @@ class Rcp(_Root):
 
     near = approximate.rcp
     exact = floating.rcp
+    bound = Tolerance.ulp(1)
 
 
 @instruction("sqrt", isa=_F + "sqrt")
@@ -216,6 +224,11 @@ class Sqrt(_Root):
 
     near = approximate.sqrt
     exact = floating.sqrt
+    bound = Tolerance.of(relative=2**-23)
+
+
+#: The ISA states no bound: two units of the 20 bits that are kept.
+_GROSS = Tolerance(relative=2**-19)
 
 
 @instruction("rcp", isa=_F + "rcp.approx.ftz.f64", floor="2.1+sm_20")
@@ -224,6 +237,9 @@ class RcpGross(Pure):
 
     forms = (Form("approx ftz type:{f64}", "=d.type, a.type"),)
     approximate = True
+
+    def tolerance(self, m: Mods) -> Tolerance | None:
+        return _GROSS
 
     def evaluate(self, m: Mods) -> Callable[..., Any]:
         return approximate.rcp_gross
@@ -236,6 +252,9 @@ class RsqrtGross(Pure):
     forms = (Form("approx ftz type:{f64}", "=d.type, a.type"),)
     approximate = True
 
+    def tolerance(self, m: Mods) -> Tolerance | None:
+        return _GROSS
+
     def evaluate(self, m: Mods) -> Callable[..., Any]:
         return approximate.rsqrt_gross
 
@@ -243,6 +262,10 @@ class RsqrtGross(Pure):
 class _Approximate(Pure):
     approximate = True
     function: Callable[..., Any]
+    bound: Tolerance
+
+    def tolerance(self, m: Mods) -> Tolerance | None:
+        return self.bound
 
     def evaluate(self, m: Mods) -> Callable[..., Any]:
         if m.type == "f32":
@@ -263,6 +286,15 @@ class Rsqrt(_Approximate):
 
     forms = (_APPROX32, Form("approx type:{f64}", "=d.type, a.type"))
     function = approximate.rsqrt
+    bound = Tolerance.of(relative=2**-22.9)
+
+    def tolerance(self, m: Mods) -> Tolerance | None:
+        # The f64 form is a sequence of the compiler without a stated bound; four ulp are ours.
+        return Tolerance(relative=2**-50) if m.type == "f64" else self.bound
+
+
+#: In [-2 pi, 2 pi]; beyond, the ISA allows more (2^-14.7 to 100 pi): a difference here.
+_TRIGONOMETRIC = Tolerance.of(absolute=2**-20.5)
 
 
 @instruction("sin", isa=_F + "sin")
@@ -271,6 +303,7 @@ class Sin(_Approximate):
 
     forms = (_APPROX32, _TURNS)
     function = approximate.sin
+    bound = _TRIGONOMETRIC
 
 
 @instruction("cos", isa=_F + "cos")
@@ -279,6 +312,7 @@ class Cos(_Approximate):
 
     forms = (_APPROX32, _TURNS)
     function = approximate.cos
+    bound = _TRIGONOMETRIC
 
 
 @instruction("lg2", isa=_F + "lg2")
@@ -287,6 +321,8 @@ class Lg2(_Approximate):
 
     forms = (_APPROX32,)
     function = approximate.lg2
+    # absolute in (0.5, 2), where the result is below 1, and relative elsewhere
+    bound = Tolerance.of(relative=2**-22, absolute=2**-22)
 
 
 @instruction("ex2", isa=_F + "ex2")
@@ -299,6 +335,17 @@ class Ex2(_Approximate):
         Form("approx ftz type:{bf16 bf16x2}", "=d.type, a.type", floor="7.8+sm_90"),
     )
     function = approximate.ex2
+    bound = Tolerance.ulp(2)
+
+    def tolerance(self, m: Mods) -> Tolerance | None:
+        if m.type == "f32":
+            return self.bound
+        half = m.type.startswith("f16")
+        return (
+            Tolerance.of(relative=2**-9.9, bits=10)
+            if half
+            else Tolerance.of(relative=2**-7, bits=7)
+        )
 
 
 @instruction("tanh", isa=_F + "tanh", floor="7.0+sm_75")
@@ -310,6 +357,16 @@ class Tanh(Pure):
         Form("approx type:{bf16 bf16x2}", "=d.type, a.type", floor="7.8+sm_90"),
     )
     approximate = True
+
+    def tolerance(self, m: Mods) -> Tolerance | None:
+        if m.type == "f32":
+            return Tolerance.of(relative=2**-11)
+        half = m.type.startswith("f16")
+        return (
+            Tolerance.of(absolute=2**-10.987, bits=10)
+            if half
+            else Tolerance.of(absolute=2**-8, bits=7)
+        )
 
     def evaluate(self, m: Mods) -> Callable[..., Any]:
         return lanewise(approximate.tanh, m.type)

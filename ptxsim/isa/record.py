@@ -62,6 +62,7 @@ __all__ = [
     "Pure",
     "Registry",
     "Slot",
+    "Tolerance",
     "instruction",
     "registry",
 ]
@@ -267,6 +268,32 @@ class Form:
                 yield word, slot.floors[word]
 
 
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """How far a machine's result may lie from the modelled one, which is rounded correctly.
+
+    The larger of ``relative`` times the result and ``absolute``.  The bound of the ISA is from the
+    exact value: half a unit of ours is added.
+    """
+
+    relative: float = 0.0
+    absolute: float = 0.0
+
+    @staticmethod
+    def of(*, relative: float = 0.0, absolute: float = 0.0, bits: int = 23) -> Tolerance:
+        """A bound of the ISA for results with ``bits`` stored mantissa bits.
+
+        >>> Tolerance.of(relative=2**-22) == Tolerance(2**-22 + 2**-24, 0.0)
+        True
+        """
+        return Tolerance(relative + 2.0 ** -(bits + 1), absolute)
+
+    @staticmethod
+    def ulp(n: int) -> Tolerance:
+        """Units in the last place of an f32: one is at most 2^-23 of the number."""
+        return Tolerance.of(relative=n * 2.0**-23)
+
+
 class Instruction:
     """Base of all records: what resolve, compile and the coverage page need to know."""
 
@@ -274,7 +301,8 @@ class Instruction:
     isa: ClassVar[str]
     floor: ClassVar[Floor] = ANY
     forms: tuple[Form, ...] = ()
-    #: The result of an approximate instruction is within the documented error, not exact.
+    #: All forms are approximate: their results are within the documented error, not exact, which
+    #: :meth:`tolerance` states.
     approximate: ClassVar[bool] = False
     #: Starts a basic block of its own because lanes may have to wait for others here.
     collective: ClassVar[bool] = False
@@ -342,6 +370,10 @@ class Instruction:
     def fragments(self, m: Mods, target: Target) -> tuple[tuple[str, Fragment], ...]:
         """The register fragments of the operands, with what each is, for ``ptxsim isa``."""
         return ()
+
+    def tolerance(self, m: Mods) -> Tolerance | None:
+        """How far machines may differ from the result under these modifiers; None: not a bit."""
+        return None
 
     def memory_order(self, m: Mods) -> MemoryOrder:
         """How it takes part in the memory model; weak if it says nothing."""
