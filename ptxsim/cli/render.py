@@ -11,7 +11,7 @@ from ..errors import UsageError
 from ..report import Finding, Report
 from .clean import one_line, printable
 from .color import colored
-from .text import annotation, concise, full, summary
+from .text import annotation, concise, full, origin, summary
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -92,7 +92,8 @@ def _finding(f: Finding, name: str, source: Source | None, style: str) -> str:
         return concise(f, name)
     if style == "github":
         title = f"{f.class_} [{f.code}]"
-        text = f.message if f.help is None else f"{f.message}\nhelp: {f.help}"
+        come = [f"{what}: {where}" for what, where, _ in origin(f.source)]
+        text = "\n".join([f.message, *come, *([] if f.help is None else [f"help: {f.help}"])])
         return annotation(f.severity, name, f.line, f.column, title, text)
     return full(f, name, source)
 
