@@ -177,14 +177,16 @@ def _known(args: argparse.Namespace, text: str, name: str) -> Known:
 def _invalid(args: argparse.Namespace, error: PtxError) -> int:
     """Report PTX that does not assemble."""
     from ..report import Report
+    from ..syntax.line_table import LineTable
     from .color import wants_color
     from .render import diagnostic_finding, render_diagnostics, render_report
 
+    lines = LineTable(error.source.text)
     report = Report(
         file=error.source.name,
         entry=args.entry or "",
         target=args.target or "",
-        findings=tuple(diagnostic_finding(d) for d in error.diagnostics),
+        findings=tuple(diagnostic_finding(d, lines) for d in error.diagnostics),
     )
     _write_documents(args, report, error.source)
     if "-" in (args.json, args.html):

@@ -58,16 +58,14 @@ class SourceTexts:
         return replace(place, text=lines[place.line - 1].rstrip("\r")[:_LONGEST])
 
     def _read(self, name: str) -> tuple[str, ...]:
-        path = self._inside(name)
-        if path is None:
-            return ()
         try:
+            path = self._inside(name)
             # a pipe would be waited for
-            if not os.path.isfile(path) or os.path.getsize(path) > _MOST_BYTES:
+            if path is None or not os.path.isfile(path) or os.path.getsize(path) > _MOST_BYTES:
                 return ()
             with open(path, "rb") as file:
                 data = file.read(_MOST_BYTES)
-        except OSError:
+        except (OSError, ValueError):  # no such file, or no name that a file can have
             return ()
         return tuple(data.decode("utf-8", "replace").split("\n"))
 
@@ -75,7 +73,7 @@ class SourceTexts:
         """The path of a file in the folder; links that lead out of it are outside."""
         for folder in self._folders:
             path = os.path.normpath(os.path.join(folder, name))
-            if "\0" not in path and _below(path, folder):
+            if _below(path, folder):
                 real = os.path.realpath(path)
                 return real if _below(real, self._folders[-1]) else None
         return None

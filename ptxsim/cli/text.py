@@ -11,6 +11,7 @@ from .places import statement
 
 __all__ = [
     "annotation",
+    "come_from",
     "concise",
     "full",
     "has_parties",
@@ -76,7 +77,7 @@ def full(f: Finding, name: str, source: Source | None) -> str:
 def _full(f: Finding, name: str, source: Source | None) -> Iterator[str]:
     yield f"{place(f, name)}: {f.severity.value}: {f.class_}: {one_line(f.message)} [{f.code}]"
     yield from _excerpt(source, f.line, f.column)
-    yield from _origin(f.source)
+    yield from come_from(f.source)
     if has_parties(f):
         yield from _parties(f, name, source)
         where = _circumstances(f)
@@ -89,7 +90,7 @@ def _full(f: Finding, name: str, source: Source | None) -> Iterator[str]:
     if f.other_line is not None and not has_parties(f):
         yield f"  other: {one_line(name)}:{f.other_line}{_column(f.other_column)}"
         yield from _excerpt(source, f.other_line, f.other_column)
-        yield from _origin(f.other_source)
+        yield from come_from(f.other_source)
     if f.help:
         yield f"  help: {one_line(f.help)}"
 
@@ -108,7 +109,7 @@ def _parties(f: Finding, name: str, source: Source | None) -> Iterator[str]:
     at = f"{one_line(name)}:{f.other_line}{_column(f.other_column)}"
     yield f"  first: {at}" + (f", {who}" if who else "")
     yield from _excerpt(source, f.other_line, f.other_column)
-    yield from _origin(f.other_source)
+    yield from come_from(f.other_source)
     if f.ordering:
         yield f"  order: {one_line(f.ordering)}"
         yield from _excerpt(source, f.ordering_line, 0)
@@ -122,11 +123,12 @@ def _excerpt(source: Source | None, line: int | None, column: int) -> list[str]:
     return excerpt(source, statement(source, line, column)) if source is not None and line else []
 
 
-def _origin(source: tuple[SourcePlace, ...]) -> Iterator[str]:
+def come_from(source: tuple[SourcePlace, ...]) -> Iterator[str]:
+    """The lines of the program that the PTX was compiled from, with their text where it is."""
     for what, where, p in origin(source):
         yield f"  {what}: {where}"
         if p.text is not None:
-            yield f"{p.line:>5} | {p.text.expandtabs(4)}"
+            yield f"{p.line:>5} | {one_line(p.text.expandtabs(4))}"
             if p.column:
                 yield " " * 5 + " | " + " " * len(p.text[: p.column - 1].expandtabs(4)) + "^"
 
