@@ -19,7 +19,7 @@ from ptxsim.report import Report
 #: Bytes of the buffer behind each pointer.
 BUFFER = 1 << 16
 #: What integers are: element counts and strides, so that loops end soon and indices stay inside.
-SIZE = 4
+SIZE = 16
 #: Executed instructions after which a launch is given up; none in the corpus needs as many.
 LIMIT = 4_000_000
 
