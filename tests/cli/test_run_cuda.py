@@ -159,6 +159,23 @@ class TestRun:
         assert main(["run", "k.cu"]) == 0
         assert "1 finding not shown: 1 ignored by comments" in capsys.readouterr().out
 
+    def test_what_was_inlined_stands_at_its_call(self, fake: Fake, capsys: Capture) -> None:
+        """The store belongs to a header, whose text lies beside the file."""
+        place = ".loc 2 3 1, function_name $f, inlined_at 1 5 5\n    st.global"
+        name = '.file 2 "h.cuh"\n.section .debug_str {\n$f: .b8 112, 117, 116, 0\n}\n'
+        fake(ptx=PTX.replace("st.global", place) + name)
+        Path("h.cuh").write_text("\n\np[i] = v;\n")
+        assert main(["run", "k.cu"]) == 1
+        lines = capsys.readouterr().out.splitlines()
+        assert lines[0].startswith("k.cu:5:5: error: oob-global: ")
+        assert lines[3:8] == [
+            "  source: h.cuh:3:1 in put",
+            "    3 | p[i] = v;",
+            "      | ^",
+            "  inlined at: k.cu:5:5",
+            "    5 |     y[i] = i;",
+        ]
+
     def test_heat_of_the_cuda_lines(self, fake: Fake) -> None:
         fake()
         assert main(["run", "k.cu", "--grid", "1", "--html", "k.html"]) == 0
