@@ -16,21 +16,23 @@ from .comments import line_starts, without_comments
 
 __all__ = ["LineTable"]
 
-_TEXT = r'"(?:[^"\\\n]|\\.)*"'
+_TEXT = r'"(?:[^"\\\n]|\\.)*+"'
 _TRIPLE = r"\s+\d{1,18}\s+\d{1,18}\s+\d{1,18}"
 _DIRECTIVE = re.compile(
     rf"(?P<file>\.file\s+(?P<number>\d{{1,18}})\s+(?P<name>{_TEXT}))"
-    rf"|{_TEXT}"  # of another directive
+    rf"|{_TEXT}?"  # of another directive, or one that does not end
     rf"|\.loc(?P<loc>{_TRIPLE})"
     r"(?:\s*,\s*function_name\s+(?P<label>[\w$%]+)(?:\s*\+\s*(?P<offset>\d{1,9}))?"
     rf"\s*,\s*inlined_at(?P<at>{_TRIPLE}))?"
     r"|(?P<head>\.(?:entry|func)(?![\w.]))"
 )
+_LABEL = re.compile(r"(?<![\w$%])([\w$%]++)\s*+:")
 _BYTES = re.compile(r"\s*\.b8\s+([0-9, \t]+)")
 #: Calls that are told of one place; a text can nest as many as it has directives.
 _DEEPEST = 32
-#: Bytes of a function's name.
+#: Bytes of a function's name, and of what may stand in front of it behind its label.
 _LONGEST = 256
+_FARTHEST = 4096
 
 _Numbers = tuple[int, int, int]
 
@@ -54,6 +56,7 @@ class LineTable:
 
     def __init__(self, text: str) -> None:
         self._text = text
+        self._names: dict[tuple[str, int], str] = {}
 
     def at(self, line: int, column: int = 0) -> tuple[SourcePlace, ...]:
         """Where an instruction comes from, by the line and column of its first character.
@@ -127,13 +130,20 @@ class LineTable:
         if start is None:
             return {}
         end = self._code.find("}", start.end())
-        labels = re.compile(r"([\w$%]+)\s*:")
-        return {m[1]: m.end() for m in labels.finditer(self._code, start.end(), max(end, 0))}
+        return {m[1]: m.end() for m in _LABEL.finditer(self._code, start.end(), max(end, 0))}
 
     def _name(self, label: str, offset: int) -> str:
-        """The name of a function: bytes of the section that holds the texts, up to a zero."""
+        """The name of a function, none where there is no inlined one."""
+        if not label:
+            return ""
+        if (label, offset) not in self._names:
+            self._names[label, offset] = self._bytes_of(label, offset)
+        return self._names[label, offset]
+
+    def _bytes_of(self, label: str, offset: int) -> str:
+        """A text of the section that holds them: its bytes up to a zero."""
         at = self._labels.get(label)
-        if at is None:
+        if at is None or offset > _FARTHEST:
             return ""
         out = bytearray()
         while len(out) < offset + _LONGEST:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -99,6 +100,19 @@ class TestInlined:
         text = '.file 1 "a.cu"\n.loc 1 1 1, function_name $f, inlined_at 1 2 1\n'
         text += ".section .debug_str {\n$f:\n" + ".b8 65\n" * 2000 + "}\n"
         assert LineTable(text).at(2)[0].function == "A" * 256
+
+
+@pytest.mark.parametrize(
+    "rest",
+    ["/*" * 200_000, '"' + '\\"' * 200_000, ".section .debug_str {" + "a" * 400_000 + "}",
+     ".loc" + " " * 400_000, ".loc 1 1 1, function_name " + "a" * 400_000, '.file 2 "' * 100_000,
+     ".section .debug_str {" + "a " * 200_000, ".loc " * 100_000],
+    ids=["comment", "text", "label", "spaces", "function", "files", "labels", "locs"],
+)  # fmt: skip
+def test_long_texts_are_read_once(rest: str) -> None:
+    """Where each beginning looked for its end anew, these would take hours."""
+    text = '.file 1 "a.cu"\n.loc 1 5 1, function_name $f, inlined_at 1 6 1\nadd;\n' + rest
+    assert _at(text, 3) == ["a.cu:5:1", "a.cu:6:1"]
 
 
 _DIRECTIVES = ".loc .file .entry .section .debug_str .b8 function_name inlined_at .loc"
