@@ -110,12 +110,12 @@ def render_diagnostics(
         ]
         return "".join(line + "\n" for line in lines)
     is_full = style == "full"
-    lines = LineTable(source.text)
+    table = LineTable(source.text)
     blocks = []
     for d in items:
         blocks.append(printable(render(d, source, full=is_full)))
         if is_full:
-            blocks += come_from(lines.at(d.span.line, d.span.column))
+            blocks += come_from(table.at(d.span.line, d.span.column))
     text = "".join(block + "\n" for block in blocks)
     return colored(text) if color else text
 
