@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -21,11 +22,12 @@ from .machine.memory import ARENA
 from .machine.races import MAX_LANES, RaceChecker, fences_in_order, orders_parts, provenance
 from .machine.watch import Watch, combine
 from .machine.wave import Dimensions, Geometry
-from .report import FindingLog, Output, Report, without_consequences
+from .report import Finding, FindingLog, Output, Report, without_consequences
 from .resolve import resolve
 from .resolve.typed import Symbol, TypedFunction, TypedModule
 from .syntax import parse
 from .syntax.comments import instruction_tags
+from .syntax.line_table import LineTable
 from .targets import TARGETS
 
 __all__ = ["Kernel", "Module", "Parameter", "assemble", "undefined"]
@@ -90,6 +92,11 @@ class Module:
     def source(self) -> Source:
         """The text and its name."""
         return self.typed.source
+
+    @cached_property
+    def lines(self) -> LineTable:
+        """The lines of the program that the text was compiled from, as far as it names them."""
+        return LineTable(self.source.text)
 
     @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
@@ -240,7 +247,7 @@ class Kernel:
             file=self.source.name,
             entry=self.name,
             target=self.module.target,
-            findings=without_consequences(log.findings()),
+            findings=_located(without_consequences(log.findings()), self.module.lines),
             outputs=outputs,
             counters=counters,
             printf="".join(outcome.printf),
@@ -456,6 +463,20 @@ def _argument(parameter: Parameter, value: Any) -> Buffer | bytes:
             f"parameter '{p.name}' has {p.size} bytes, the argument has {len(data_bytes)}"
         )
     return data_bytes
+
+
+def _located(findings: tuple[Finding, ...], lines: LineTable) -> tuple[Finding, ...]:
+    """Findings with the places of the program that the PTX was compiled from."""
+    if not findings or not lines:
+        return findings
+    return tuple(
+        replace(
+            f,
+            source=lines.at(f.line, f.column),
+            other_source=lines.at(f.other_line or 0, f.other_column),
+        )
+        for f in findings
+    )
 
 
 def _tags(module: TypedModule) -> dict[tuple[int, int], str]:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ._version import __version__
-from .diagnostics import Severity
+from .diagnostics import Severity, SourcePlace
 from .errors import FindingsError
 
 __all__ = [
@@ -125,6 +125,10 @@ class Finding:
     the ``other_`` fields say who made it.  ``ordering`` is a sentence about their last common
     ordering point, which stands at ``ordering_line``.  ``addresses`` has one address for each of
     ``lanes``, and ``size`` is the number of bytes of the access, where they are known.
+
+    ``source`` is where the instruction comes from in the program that the PTX was compiled from,
+    if the PTX says so: the innermost place first, then the calls that were inlined around it;
+    ``other_source`` is the same for ``other_line``.
     """
 
     class_: str
@@ -150,6 +154,8 @@ class Finding:
     ordering_line: int | None = None
     addresses: tuple[int, ...] = ()
     size: int | None = None
+    source: tuple[SourcePlace, ...] = ()
+    other_source: tuple[SourcePlace, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """The finding as an object of the JSON report; what stands last is there where known."""
@@ -162,6 +168,8 @@ class Finding:
             "ordering_line": self.ordering_line,
             "addresses": list(self.addresses) or None,
             "size": self.size,
+            "source": [_place(p) for p in self.source] or None,
+            "other_source": [_place(p) for p in self.other_source] or None,
         }
         return {
             "class": self.class_,
@@ -265,6 +273,16 @@ class FindingLog:
     def findings(self) -> tuple[Finding, ...]:
         """What was logged, in the order in which it was first seen."""
         return tuple(self._findings.values())
+
+
+def _place(place: SourcePlace) -> dict[str, Any]:
+    known = {"function": place.function or None, "text": place.text}
+    return {
+        "file": place.file,
+        "line": place.line,
+        "column": place.column,
+        **{name: value for name, value in known.items() if value is not None},
+    }
 
 
 def _number(value: Any) -> int | None:
@@ -401,7 +419,9 @@ class Report:
         if errors:
             raise FindingsError(
                 "\n".join(
-                    f"{self.file}:{f.line}: {f.class_}: {f.message} [{f.code}]" for f in errors
+                    f"{self.file}:{f.line}: {f.class_}: {f.message} [{f.code}]"
+                    + (f" from {f.source[0]}" if f.source else "")
+                    for f in errors
                 )
             )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from ..api import Kernel, Module
@@ -13,6 +13,7 @@ from ..errors import UsageError
 from .arguments import Binding, bind, position_of, read_toml, signature, suggestion
 from .cuda import LineMap
 from .header import Dimensions, Header, Launch, parse_dimensions, parse_size
+from .source_text import SourceTexts
 from .spec import parse_spec
 
 __all__ = ["Expectation", "Plan", "make_plan"]
@@ -29,7 +30,10 @@ class Expectation:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A launch that can be made; ``lines`` leads from the PTX to what it was compiled from."""
+    """A launch that can be made; ``lines`` leads from the PTX to what it was compiled from.
+
+    ``texts`` are the files beside the PTX that it names.
+    """
 
     module: Module
     kernel: Kernel
@@ -42,6 +46,7 @@ class Plan:
     written: list[tuple[Binding, str]]
     shown: list[Binding]
     lines: LineMap | None = None
+    texts: SourceTexts = field(default_factory=lambda: SourceTexts(None))
 
 
 def make_plan(args: argparse.Namespace, module: Module, header: Header) -> Plan | None:

@@ -104,6 +104,7 @@ def execute(args: argparse.Namespace) -> int:
     from .files import read_text
     from .header import parse_header, parse_size
     from .plan import make_plan
+    from .source_text import SourceTexts
 
     _check_options(args)
     for name in ("schedules", "max_instructions", "jobs", "print_limit", "timeout"):
@@ -127,7 +128,8 @@ def execute(args: argparse.Namespace) -> int:
     if plan is None:
         return 2
     try:
-        return _carry_out(args, replace(plan, lines=lines), known)
+        texts = SourceTexts(None if args.file == "-" else folder)
+        return _carry_out(args, replace(plan, lines=lines, texts=texts), known)
     except PtxError as error:  # of the assembler in the driver of a GPU
         return _invalid(args, error)
 
@@ -175,14 +177,16 @@ def _known(args: argparse.Namespace, text: str, name: str) -> Known:
 def _invalid(args: argparse.Namespace, error: PtxError) -> int:
     """Report PTX that does not assemble."""
     from ..report import Report
+    from ..syntax.line_table import LineTable
     from .color import wants_color
     from .render import diagnostic_finding, render_diagnostics, render_report
 
+    lines = LineTable(error.source.text)
     report = Report(
         file=error.source.name,
         entry=args.entry or "",
         target=args.target or "",
-        findings=tuple(diagnostic_finding(d) for d in error.diagnostics),
+        findings=tuple(diagnostic_finding(d, lines) for d in error.diagnostics),
     )
     _write_documents(args, report, error.source)
     if "-" in (args.json, args.html):
@@ -284,7 +288,7 @@ def _launch(args: argparse.Namespace, plan: Plan, schedule: str, known: Known) -
     report.outputs = outputs
     if plan.lines is not None:
         report = plan.lines.apply(report, known.source.name)
-    return known.apply(report)
+    return known.apply(plan.texts.apply(report))
 
 
 def _mismatches(plan: Plan, report: Report) -> list[Finding]:

@@ -20,6 +20,8 @@ def _floor_text(floor: Floor) -> str:
     if floor.sm:
         parts.append(f"sm_{floor.sm}")
     parts += [f"sm_{word}" for word in floor.only]
+    if floor.until is not None:
+        parts.append(f"up to PTX {floor.until[0]}.{floor.until[1]}")
     return ", ".join(parts)
 
 

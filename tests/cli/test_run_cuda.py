@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from ptxsim.cli import main
-from ptxsim.cli.cuda import line_map, messages
+from ptxsim.cli.cuda import LineMap, messages
 from ptxsim.diagnostics import Severity, Source
+from ptxsim.syntax.line_table import LineTable
 
 Capture = pytest.CaptureFixture[str]
 
@@ -157,6 +158,23 @@ class TestRun:
         Path("k.cu").write_text(ignored)
         assert main(["run", "k.cu"]) == 0
         assert "1 finding not shown: 1 ignored by comments" in capsys.readouterr().out
+
+    def test_what_was_inlined_stands_at_its_call(self, fake: Fake, capsys: Capture) -> None:
+        """The store belongs to a header, whose text lies beside the file."""
+        place = ".loc 2 3 1, function_name $f, inlined_at 1 5 5\n    st.global"
+        name = '.file 2 "h.cuh"\n.section .debug_str {\n$f: .b8 112, 117, 116, 0\n}\n'
+        fake(ptx=PTX.replace("st.global", place) + name)
+        Path("h.cuh").write_text("\n\np[i] = v;\n")
+        assert main(["run", "k.cu"]) == 1
+        lines = capsys.readouterr().out.splitlines()
+        assert lines[0].startswith("k.cu:5:5: error: oob-global: ")
+        assert lines[3:8] == [
+            "  source: h.cuh:3:1 in put",
+            "    3 | p[i] = v;",
+            "      | ^",
+            "  inlined at: k.cu:5:5",
+            "    5 |     y[i] = i;",
+        ]
 
     def test_heat_of_the_cuda_lines(self, fake: Fake) -> None:
         fake()
@@ -307,16 +325,18 @@ class TestLineMap:
             "}", ".visible .entry k()", "add;",
             '.file 1 "a.cu"', '.file 2 "/x/b.h"',
         ])  # fmt: skip
-        places = line_map(ptx, "a.cu").places
+        lines = LineMap(LineTable(ptx), "a.cu")
         added = [n for n, line in enumerate(ptx.split("\n"), 1) if line == "add;"]
-        assert [places.get(n) for n in added] == [None, None, (5, 1), (6, 4), (6, 4), None]
+        assert [lines.place(n) for n in added] == [
+            (0, 0), (0, 0), (5, 1), (6, 4), (6, 4), (0, 0),
+        ]  # fmt: skip
 
     def test_names_beyond_ascii(self) -> None:
         ptx = '.loc 1 5 1\nadd;\n.file 1 "\\303\\251 \\"1\\".cu"\n'
-        assert line_map(ptx, 'é "1".cu').places[2] == (5, 1)
+        assert LineMap(LineTable(ptx), 'é "1".cu').place(2) == (5, 1)
 
     def test_words(self) -> None:
-        lines = line_map('.loc 1 5 1\nadd;\n.file 1 "a.cu"', "a.cu")
+        lines = LineMap(LineTable('.loc 1 5 1\nadd;\n.file 1 "a.cu"'), "a.cu")
         assert lines._words("at line 2 and line 7") == "at line 5 and PTX line 7"
 
 
