@@ -15,7 +15,7 @@ from ..types import SCALAR_TYPES, ScalarType
 from .constants import ConstantError, FloatValue, evaluate
 from .initializers import initial_bytes
 from .operands import CARRY_FLAG, Mismatch, bind_operands
-from .rules import broken_rule, special_floors
+from .rules import broken_rule, operand_floors
 from .scope import CallTable, Log, PrototypeRef, Scope, VectorRegister
 from .selectors import detach_selectors
 from .typed import (
@@ -601,7 +601,10 @@ class _Resolver:
                 if best is None or error.score > best.score:
                     best = error
                 continue
-            problem = self._floor(record, form, m) or self._unmet(record, special_floors(operands))
+            independent = "texmode_independent" in self.target_options
+            problem = self._floor(record, form, m) or self._unmet(
+                record, operand_floors(form, operands, independent)
+            )
             if problem is not None:
                 floor_problem = problem
                 continue

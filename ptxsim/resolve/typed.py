@@ -132,9 +132,9 @@ class RegisterGroup:
 
 @dataclass(frozen=True, slots=True)
 class PredicatePair:
-    """``d|p``: either part may be the sink."""
+    """``d|p``: either part may be the sink; the first may be a group."""
 
-    first: Register | Sink
+    first: Register | RegisterGroup | Sink
     second: Register | Sink
 
 
