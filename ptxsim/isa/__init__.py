@@ -15,10 +15,12 @@ from . import (
     mbarrier,
     parallel_synchronization,
     surfaces,
+    tensor_memory,
     textures,
     video,
     warp_matrix,
     warp_shuffle,
+    warpgroup_matrix,
     wmma,
 )
 from .coverage import coverage_table, describe
@@ -47,9 +49,11 @@ __all__ = [
     "parallel_synchronization",
     "registry",
     "surfaces",
+    "tensor_memory",
     "textures",
     "video",
     "warp_matrix",
     "warp_shuffle",
+    "warpgroup_matrix",
     "wmma",
 ]

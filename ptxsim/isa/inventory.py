@@ -30,8 +30,9 @@ MNEMONICS: frozenset[str] = frozenset(
     prefetch prefetchu prmt rcp red red.async redux.sync rem ret rsqrt sad selp set setmaxnreg
     setp shf shfl shfl.sync shl shr sin slct sqrt st st.async st.bulk stackrestore stacksave
     stmatrix sub subc suld sured sust suq szext tanh
-    tcgen05.alloc tcgen05.commit tcgen05.cp tcgen05.dealloc tcgen05.fence tcgen05.ld tcgen05.mma
-    tcgen05.relinquish_alloc_permit tcgen05.shift tcgen05.st tcgen05.wait
+    tcgen05.alloc tcgen05.commit tcgen05.cp tcgen05.dealloc tcgen05.fence::before_thread_sync
+    tcgen05.fence::after_thread_sync tcgen05.ld tcgen05.mma
+    tcgen05.relinquish_alloc_permit tcgen05.shift tcgen05.st tcgen05.wait::ld tcgen05.wait::st
     tensormap.cp_fenceproxy tensormap.query tensormap.replace testp tex tld4 trap txq vabsdiff
     vabsdiff2 vabsdiff4 vadd vadd2 vadd4 vavrg2 vavrg4 vmad vmax vmax2 vmax4 vmin vmin2 vmin4 vote
     vote.sync vset vset2 vset4 vshl vshr vsub vsub2 vsub4 wgmma.commit_group wgmma.fence
@@ -56,6 +57,4 @@ def mnemonic(opcode: tuple[str, ...]) -> str | None:
         stem = name.split("::")[0]
         if stem in MNEMONICS and length == stem.count(".") + 1:
             return stem
-    if opcode[0] in ("tcgen05", "wgmma", "clusterlaunchcontrol"):
-        return opcode[0]
     return None

@@ -29,6 +29,7 @@ Operands, in PTX order, separated by commas:
 * ``[tensor c.s32*dims]`` several parts in one pair of brackets, separated by commas in the text: an
   address and a group, each an operand of its own; ``[tex.texref smp.samplerref? c.coordinates]``
   likewise, where a type of references takes a variable of that type or a 64-bit register,
+* ``[&a.b32]`` an address in a register of that width alone,
 * a type word whose method names several types (``"u32 f32 f32 f32"``) is a brace group of elements
   of these types,
 * ``=$cc.pred`` the carry flag, which the text does not name,
@@ -137,6 +138,8 @@ class OperandSpec:
     signable: bool = False
     #: a group of two or four may stand for a shorter one, whose last elements do not matter
     padded: bool = False
+    #: between brackets: an address in a register of the type's width
+    pointer: bool = False
     #: the operands between one pair of brackets
     parts: tuple[OperandSpec, ...] = ()
     #: what the second destination of a pair needs
@@ -155,7 +158,7 @@ SELECTORS: Final[Mapping[str, re.Pattern[str]]] = {
 
 _SLOT = re.compile(r"\s*(?P<name>\w+(?:::\w+)*)(?P<opt>\?)?(?P<set>:\{(?P<words>[^}]*)\})?")
 _OPERAND = re.compile(
-    r"(?P<flags>[=+^~#!$%-]*)(?P<name>\w+)\.(?P<type>\w+)(:(?P<selector>\w+))?"
+    r"(?P<flags>[=+^~#!$%&-]*)(?P<name>\w+)\.(?P<type>\w+)(:(?P<selector>\w+))?"
     r"(\*(?P<count>\w+))?(?P<pair>\|p(@(?P<floor>[\w.+]+))?)?(?P<opt>\?(?P<needs>\w+)?)?$"
 )
 _BRACKET = re.compile(r"\[(?P<inner>[^]]*)\](?P<opt>\?\w*)?$")
@@ -219,6 +222,7 @@ def _parse_operand(text: str) -> OperandSpec:
         needs=found["needs"] or "",
         hidden="$" in flags,
         padded="%" in flags,
+        pointer="&" in flags,
         selector=found["selector"] or "",
         signable="-" in flags,
     )

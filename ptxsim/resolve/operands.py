@@ -175,10 +175,21 @@ def _bind_parts(
         names = ", ".join(s.name for s in specs)
         raise Mismatch(f"[{names}] is expected here", operand.span)
     for part, given in zip(specs, operand.parts, strict=True):
-        if part.kind == "address":
-            out[part.name] = _address_part(given, scope)
+        if part.kind == "address" or part.pointer:
+            out[part.name] = address = _address_part(given, scope)
+            if part.pointer:
+                _check_pointer(part, record.type_of(part.type, m), address, given.span)
         else:
             _bind(record, part, m, given, scope, out)
+
+
+def _check_pointer(
+    spec: OperandSpec, type_: ScalarType, address: AddressOperand, span: Span
+) -> None:
+    base = address.base
+    if isinstance(base, Register) and base.type.bits == type_.bits:
+        return
+    raise Mismatch(f"operand {spec.name} is an address in a {type_.bits}-bit register", span)
 
 
 def _padded(types: tuple[ScalarType, ...], operand: ast.Operand) -> tuple[ScalarType, ...]:
