@@ -45,8 +45,6 @@ MNEMONICS: frozenset[str] = frozenset(
 def mnemonic(opcode: tuple[str, ...]) -> str | None:
     """The mnemonic that a dotted opcode begins with, or None if the ISA has none.
 
-    A part may carry a qualifier (``tcgen05.wait::st``); the part before ``::`` counts.
-
     >>> mnemonic(("cp", "async", "bulk", "shared::cluster"))
     'cp.async.bulk'
     """
@@ -54,7 +52,4 @@ def mnemonic(opcode: tuple[str, ...]) -> str | None:
         name = ".".join(opcode[:length])
         if name in MNEMONICS:
             return name
-        stem = name.split("::")[0]
-        if stem in MNEMONICS and length == stem.count(".") + 1:
-            return stem
     return None

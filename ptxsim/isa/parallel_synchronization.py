@@ -316,6 +316,10 @@ class FenceProxy(_ProxyFence):
         ),
     )  # fmt: skip
 
+    def check_constant(self, name: str, value: int, m: Mods) -> str | None:
+        """A tensor map has 128 bytes."""
+        return None if value == 128 else f"the size is 128, not {value}"
+
 
 # --- votes ----------------------------------------------------------------------------------------
 

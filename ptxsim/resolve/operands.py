@@ -176,6 +176,8 @@ def _bind_parts(
         raise Mismatch(f"[{names}] is expected here", operand.span)
     for part, given in zip(specs, operand.parts, strict=True):
         if part.kind == "address" or part.pointer:
+            if len(specs) > 1 and isinstance(given, ast.Binary):
+                raise Mismatch("no offset is legal here", given.span)
             out[part.name] = address = _address_part(given, scope)
             if part.pointer:
                 _check_pointer(part, record.type_of(part.type, m), address, given.span)
