@@ -157,9 +157,44 @@ class Pmevent(Instruction):
 
     def check_constant(self, name: str, value: int, m: Mods) -> str | None:
         """There are 16 events (PTX ISA 9.1, pmevent)."""
+        if m.mask and value >> 16:
+            return f"a mask of events has 16 bits, not {value}"
         if not m.mask and value > 15:
             return f"events are numbered 0 to 15, not {value}"
         return None
+
+    def bind(self, b: Any) -> Step:
+        return no_effect
+
+
+@instruction(
+    "setmaxnreg",
+    isa="Miscellaneous Instructions: setmaxnreg",
+    floor="8.0+sm_90a/sm_100a/sm_100f/sm_110a/sm_110f/sm_120a/sm_120f",
+)
+class Setmaxnreg(Instruction):
+    """Give registers back, or ask for more of them: no effect on values."""
+
+    forms = (Form("action:{inc dec} sync aligned type:{u32}", "#count.type"),)
+
+    def check_constant(self, name: str, value: int, m: Mods) -> str | None:
+        """A multiple of 8 from 24 to 256 (PTX ISA 9.1, setmaxnreg)."""
+        legal = value % 8 == 0 and 24 <= value <= 256
+        return None if legal else f"a multiple of 8 from 24 to 256 is expected, not {value}"
+
+    def bind(self, b: Any) -> Step:
+        return no_effect
+
+
+@instruction(
+    "griddepcontrol",
+    isa="Parallel Synchronization and Communication Instructions: griddepcontrol",
+    floor="7.8+sm_90",
+)
+class Griddepcontrol(Instruction):
+    """Let dependent grids begin, or wait for those before: launches here follow each other."""
+
+    forms = (Form("action:{launch_dependents wait}", ""),)
 
     def bind(self, b: Any) -> Step:
         return no_effect

@@ -383,6 +383,13 @@ class St(_Memory):
 # --- no effect on values --------------------------------------------------------------------------
 
 
+#: Bytes of a cache line, for instructions that name one.
+_LINE = 128
+
+#: 1.0 in f32.
+_ONE = 0x3F800000
+
+
 class _Hint(Instruction):
     def bind(self, b: Any) -> Step:
         return no_effect
@@ -412,21 +419,65 @@ class Applypriority(_Hint):
 
     forms = (Form("space?:{global} L2::evict_normal", "[a], #n.u32"),)
 
+    def check_constant(self, name: str, value: int, m: Mods) -> str | None:
+        """A line has 128 bytes."""
+        return None if value == _LINE else f"the size is {_LINE}, not {value}"
+
+
+@instruction("discard", isa=_SECTION + "discard", floor="7.4+sm_80")
+class Discard(Instruction):
+    """Destroy a cache line of global memory: what it held is undefined from then on."""
+
+    unsupported = "discard is not modelled"
+    forms = (Form("space?:{global} L2", "[a], #n.u32"),)
+
+    def check_constant(self, name: str, value: int, m: Mods) -> str | None:
+        """A line has 128 bytes."""
+        return None if value == _LINE else f"the size is {_LINE}, not {value}"
+
+
+_PRIORITIES = (
+    "primary:{L2::evict_last L2::evict_normal L2::evict_first L2::evict_unchanged}"
+    " secondary?:{L2::evict_first L2::evict_unchanged} type:{b64}"
+)
+
+
+class _Policy(Instruction):
+    """The value of a cache policy is opaque, ours is zero."""
+
+    def bind(self, b: Any) -> Step:
+        write, guard = b.write("d"), b.guard()
+        policy = np.zeros(1, np.uint64)
+
+        def step(r: Registers, g: Any) -> None:
+            write(r, policy, g.mask(guard(r)))
+
+        return step
+
 
 @instruction("createpolicy.fractional", isa=_SECTION + "createpolicy", floor="7.4+sm_80")
-class CreatepolicyFractional(Pure):
-    """Make a cache policy; its value is opaque, ours is zero."""
+class CreatepolicyFractional(_Policy):
+    """Make a cache policy for a part of the accesses."""
 
-    forms = (
-        Form(
-            "primary:{L2::evict_last L2::evict_normal L2::evict_first L2::evict_unchanged}"
-            " secondary?:{L2::evict_first L2::evict_unchanged} type:{b64}",
-            "=d.type, fraction.f32?",
-        ),
-    )
+    forms = (Form(_PRIORITIES, "=d.type, fraction.f32?"),)
 
-    def evaluate(self, m: Mods) -> Callable[..., Any]:
-        return lambda *a: np.zeros(1, np.uint64)
+    def check_constant(self, name: str, value: int, m: Mods) -> str | None:
+        """A part is more than nothing and at most all (PTX ISA 9.1, createpolicy)."""
+        return None if 0 < value <= _ONE else "a fraction is above 0 and at most 1"
+
+
+@instruction("createpolicy.range", isa=_SECTION + "createpolicy", floor="7.4+sm_80")
+class CreatepolicyRange(_Policy):
+    """Make a cache policy for a range of addresses."""
+
+    forms = (Form(f"space?:{{global}} {_PRIORITIES}", "=d.type, [a], primary_size.u32, size.u32"),)
+
+
+@instruction("createpolicy.cvt", isa=_SECTION + "createpolicy", floor="7.4+sm_80")
+class CreatepolicyCvt(_Policy):
+    """Make a cache policy of an access property."""
+
+    forms = (Form("L2 type:{b64}", "=d.type, a.type"),)
 
 
 # --- addresses ------------------------------------------------------------------------------------
@@ -462,18 +513,13 @@ class Cvta(Pure):
 class Isspacep(Instruction):
     """Whether a generic address lies in the window of a state space."""
 
-    forms = (
-        Form(
-            "space:{const@3.1 global local shared shared::cta@7.8 shared::cluster@7.8+sm_90"
-            " param@7.7+sm_70 param::entry@8.3+sm_70}",
-            "=p.pred, a.address_type",
-        ),
+    _SPACE = (
+        "space:{const@3.1 global local shared shared::cta@7.8 shared::cluster@7.8+sm_90"
+        " param@7.7+sm_70 param::entry@8.3+sm_70}"
     )
+    forms = (Form(_SPACE, "=p.pred, a.b64"), Form(_SPACE, "=p.pred, a.b32"))
 
     needs_defined = True
-
-    def address_type(self, m: Mods) -> str:
-        return "b64"
 
     def bind(self, b: Any) -> Step:
         space = b.mods.space.split("::")[0]
@@ -482,6 +528,6 @@ class Isspacep(Instruction):
         guard = b.guard()
 
         def step(r: Registers, g: Any) -> None:
-            write(r, g.in_window(space, r[source]), g.mask(guard(r)))
+            write(r, g.in_window(space, r[source].astype(np.uint64)), g.mask(guard(r)))
 
         return step

@@ -18,9 +18,10 @@ MNEMONICS: frozenset[str] = frozenset(
     cp.async cp.async.bulk cp.async.bulk.tensor cp.async.bulk.prefetch
     cp.async.bulk.prefetch.tensor cp.async.bulk.commit_group cp.async.bulk.wait_group
     cp.async.commit_group cp.async.mbarrier.arrive cp.async.wait_all cp.async.wait_group
-    cp.reduce.async.bulk cp.reduce.async.bulk.tensor createpolicy createpolicy.cvt
+    cp.reduce.async.bulk cp.reduce.async.bulk.tensor createpolicy.cvt
     createpolicy.fractional createpolicy.range cvt cvt.pack cvta discard div dp2a dp4a elect.sync
-    ex2 exit fabric fence fence.proxy fma fns getctarank griddepcontrol isspacep istypep ld
+    ex2 exit fabric.submit fabric.wait fabric.try_put
+    fabric.try_get fabric.try_red fabric.try_pullred fence fence.proxy fma fns getctarank griddepcontrol isspacep istypep ld
     ldmatrix ldu lg2 lop3 mad mad24 madc mapa match.any.sync match.all.sync max mbarrier.init
     mbarrier.inval mbarrier.arrive mbarrier.arrive_drop mbarrier.complete_tx mbarrier.expect_tx
     mbarrier.pending_count mbarrier.test_wait mbarrier.try_wait membar min mma mma.sp
