@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .protocol import Registers, Step, no_effect
-from .record import Form, Instruction, Mods, instruction
+from .record import STAND_IN, Form, Instruction, Mods, instruction
 
 __all__: list[str] = []
 
@@ -200,7 +200,7 @@ class Griddepcontrol(Instruction):
         return no_effect
 
 
-@instruction("unsupported", isa="")
+@instruction(STAND_IN, isa="")
 class Unsupported(_Control):
     """Stands for an instruction that ptxsim does not model; reaching it ends the launch."""
 

@@ -50,8 +50,10 @@ class MultimemLdReduce(_Multimem):
     """Load from all devices and combine what was read."""
 
     forms = tuple(
-        Form(f"sem?:{{weak relaxed acquire}} {_SCOPE} {what}", f"=d.type{'*vec' * ('vec' in what)}, [a]",
-             floor=floor)
+        Form(
+            f"sem?:{{weak relaxed acquire}} {_SCOPE} {what}",
+            f"=d.type{'*vec' * ('vec' in what)}, [a]", floor=floor,
+        )
         for what, floor in (
             *((line, "") for line in _INTEGERS),
             (f"op:{{add}} type:{{f32 f64 {_PAIRS} {_FOURS}}}", ""),

@@ -62,6 +62,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "SELECTORS",
+    "STAND_IN",
     "Form",
     "FormMismatch",
     "Instruction",
@@ -440,6 +441,13 @@ class Pure(Instruction):
         return b.pure(self.evaluate(b.mods))
 
 
+#: The record that stands for an instruction that is not executed; no text can name it.
+STAND_IN: Final = "unsupported"
+
+#: The parts of the longest mnemonic (``multimem.cp.reduce.async.bulk``).
+_LONGEST: Final = 5
+
+
 class Registry:
     """All records by mnemonic; a mnemonic may have several (one per chapter of the ISA)."""
 
@@ -461,6 +469,17 @@ class Registry:
 
     def names(self) -> list[str]:
         return sorted(self._records)
+
+    def mnemonic(self, opcode: tuple[str, ...]) -> str | None:
+        """The mnemonic that a dotted opcode begins with, or None if the ISA has none.
+
+        It is the longest prefix that has a record: ``cp.async.bulk`` is not ``cp.async``.
+        """
+        for length in range(min(len(opcode), _LONGEST), 0, -1):
+            name = ".".join(opcode[:length])
+            if name in self._records and name != STAND_IN:
+                return name
+        return None
 
     def records(self) -> Iterator[Instruction]:
         for name in self.names():

@@ -72,7 +72,7 @@ def _levels() -> list[tuple[str, str, str]]:
     ]
 
 
-@instruction("tex", isa=_SECTION + "tex", floor="1.0")
+@instruction("tex", isa=_SECTION + "tex")
 class Tex(_Fetch):
     """Fetch four elements, or four packed as halves, of a texture at a coordinate."""
 
@@ -106,7 +106,8 @@ class Tld4(_Fetch):
 
     forms = tuple(
         Form(
-            f"comp:{{r g b a}} geom:{{{geometries}}} vec:{{v4}} dtype:{{u32 s32 f32}} ctype:{{f32}}",
+            f"comp:{{r g b a}} geom:{{{geometries}}} vec:{{v4}} dtype:{{u32 s32 f32}}"
+            " ctype:{f32}",
             _FETCH + tail, floor=floor,
         )
         for tail, geometries, floor in (

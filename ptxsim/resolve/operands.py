@@ -217,9 +217,7 @@ def _reference(
             return SymbolAddress(found)
         if isinstance(found, Register) and found.type.bits == 64 and found.type.kind in "bus":
             return found
-    raise Mismatch(
-        f"operand {spec.name} is a {type_} variable or a 64-bit register", operand.span
-    )
+    raise Mismatch(f"operand {spec.name} is a {type_} variable or a 64-bit register", operand.span)
 
 
 def _group(

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from ..diagnostics import Diagnostic, Source, Span, did_you_mean
 from ..errors import PtxError
-from ..isa import inventory
-from ..isa.record import Form, FormMismatch, Instruction, Mods, registry
+from ..isa.record import STAND_IN, Form, FormMismatch, Instruction, Mods, registry
 from ..syntax import ast
 from ..targets import PTX_VERSIONS, TARGETS, Floor, Target, parse_target
 from ..types import SCALAR_TYPES, ScalarType
@@ -549,16 +548,16 @@ class _Resolver:
         opcode = node.opcode
         if opcode in self.known:
             return self.known[opcode]
-        name = inventory.mnemonic(opcode)
+        name = registry.mnemonic(opcode)
         if name is None:
-            names = set(registry.names()) | inventory.MNEMONICS
+            names = registry.names()
+            family = any(known.startswith(f"{opcode[0]}.") for known in names)
+            text = ".".join(opcode[: 1 + family])
             self.log.error(
-                "PTX103", f"unknown instruction '{opcode[0]}'", node.opcode_span,
+                "PTX103", f"unknown instruction '{text}'", node.opcode_span,
                 did_you_mean(".".join(opcode[:2]), names) or did_you_mean(opcode[0], names),
             )  # fmt: skip
             return None
-        if name not in registry:
-            return []
         words = opcode[name.count(".") + 1 :]
         found: list[tuple[Instruction, Form, Mods]] = []
         best: FormMismatch | None = None
@@ -588,9 +587,6 @@ class _Resolver:
         candidates = self._candidates(node)
         if candidates is None:
             return None
-        if not candidates:
-            name = inventory.mnemonic(node.opcode)
-            return self._not_modelled(node, body, f"'{name}' is not modelled by ptxsim")
         best: Mismatch | None = None
         floor_problem = None
         for record, form, words in candidates:
@@ -654,7 +650,7 @@ class _Resolver:
         d = Diagnostic("PTX400", reason, node.opcode_span)
         self.unsupported.append(d)
         body.unsupported[len(body.instructions)] = d
-        record = registry["unsupported"][0]
+        record = registry[STAND_IN][0]
         form = record.forms[0]
         body.instructions.append(
             TypedInstruction(
