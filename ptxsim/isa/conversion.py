@@ -10,7 +10,7 @@ from ..numerics import convert, convert_packed
 from ..numerics.formats import FORMATS, Format
 from ..types import SCALAR_TYPES
 from .definedness import Rule, elements, moved, pair
-from .record import Form, Mods, Pure, instruction
+from .record import Form, Instruction, Mods, Pure, instruction
 
 __all__: list[str] = []
 
@@ -66,9 +66,9 @@ class Cvt(Pure):
         Form(f"rnd:{_ROUND_FLOAT} dtype:{{f16}} atype:{{bf16}}", _OPERANDS, floor="7.8+sm_90"),
         Form("rnd:{rn rz} relu dtype:{bf16 f16} atype:{f32}", _OPERANDS, floor="7.0+sm_80"),
         Form("rnd:{rn rz rm rp} ftz? dtype:{bf16} atype:{f32}", _OPERANDS, floor="7.0+sm_80"),
-        Form(
-            "rnd:{rn rz} relu? satfinite dtype:{bf16 f16} atype:{f32}", _OPERANDS, floor="8.1+sm_80"
-        ),
+        Form("rnd:{rn rz} satfinite dtype:{f16} atype:{f32}", _OPERANDS, floor="8.1+sm_70"),
+        Form("rnd:{rn rz} relu satfinite dtype:{f16} atype:{f32}", _OPERANDS, floor="8.1+sm_80"),
+        Form("rnd:{rn rz} relu? satfinite dtype:{bf16} atype:{f32}", _OPERANDS, floor="8.1+sm_80"),
         Form(
             "rnd:{rna} satfinite?:{satfinite@8.1} dtype:{tf32} atype:{f32}",
             _OPERANDS,
@@ -223,43 +223,39 @@ class CvtWidenPair(Pure):
 
 
 @instruction("cvt", isa=_SECTION + "cvt")
-class CvtNotModelled(Pure):
+class CvtNotModelled(Instruction):
     """Narrow forms that are legal and not modelled yet."""
 
+    unsupported = "this form of cvt is not modelled"
     _SCALED = "scaled?:{scaled::n2::ue8m0}"
-    forms = tuple(
-        Form(modifiers, operands, floor=floor, unsupported="this form of cvt is not modelled")
-        for modifiers, operands, floor in (
-            (
-                f"rnd:{{rn}} relu? satfinite? {_SCALED} dtype:{{bf16x2}}"
-                " atype:{e4m3x2 e5m2x2 e2m1x2 e2m3x2 e3m2x2 s2f6x2}",
-                "=^d.dtype, ^a.source, s.b16?",
-                f"9.1+{_NARROW}",
-            ),
-            (
-                f"rnd:{{rn}} satfinite relu? {_SCALED} dtype:{{s2f6x2}} atype:{{f32}}",
-                "=^d.b16, a.atype, b.atype, s.b16?",
-                f"9.1+{_NARROW}",
-            ),
-            (
-                f"rnd:{{rn}} satfinite relu? {_SCALED} dtype:{{s2f6x2}} atype:{{bf16x2}}",
-                "=^d.b16, a.atype, s.b16?",
-                f"9.1+{_NARROW}",
-            ),
-            (
-                "rnd:{rs} relu? satfinite dtype:{e4m3x4 e5m2x4 e2m3x4 e3m2x4 e2m1x4} atype:{f32}",
-                "=^d.dtype, a.atype*4, r.b32",
-                "8.7+sm_100a/sm_103a/sm_107a",
-            ),
-        )
-    )
+    _FIXED = "9.1+sm_100a/sm_103a/sm_107a/sm_110a/sm_120a/sm_121a"
+    forms = (
+        Form(
+            f"rnd:{{rn}} relu? satfinite? {_SCALED} dtype:{{bf16x2}}"
+            " atype:{e4m3x2 e5m2x2 e2m1x2 e2m3x2 e3m2x2}",
+            "=^d.dtype, ^a.source, s.b16?scaled", floor=f"9.2+{_NARROW}",
+        ),
+        Form(
+            f"rnd:{{rn}} relu? satfinite? {_SCALED} dtype:{{bf16x2}} atype:{{s2f6x2}}",
+            "=^d.dtype, ^a.source, s.b16?scaled", floor=_FIXED,
+        ),
+        Form(
+            f"rnd:{{rn}} satfinite relu? {_SCALED} dtype:{{s2f6x2}} atype:{{f32}}",
+            "=^d.b16, a.atype, b.atype, s.b16?scaled", floor=_FIXED,
+        ),
+        Form(
+            f"rnd:{{rn}} satfinite relu? {_SCALED} dtype:{{s2f6x2}} atype:{{bf16x2}}",
+            "=^d.b16, a.atype, s.b16?scaled", floor=_FIXED,
+        ),
+        Form(
+            "rnd:{rs} relu? satfinite dtype:{e4m3x4 e5m2x4 e2m3x4 e3m2x4 e2m1x4} atype:{f32}",
+            "=^d.dtype, a.atype*4, r.b32", floor="8.7+sm_100a/sm_103a/sm_107a",
+        ),
+    )  # fmt: skip
 
     def source(self, m: Mods) -> str:
         """e2m1x2 has 8 bits, the other pairs 16."""
         return "b8" if m.atype == "e2m1x2" else "b16"
-
-    def evaluate(self, m: Mods) -> Callable[..., Any]:
-        raise AssertionError("never bound")
 
 
 @instruction("cvt.pack", isa=_SECTION + "cvt.pack", floor="6.5+sm_72")

@@ -13,7 +13,9 @@ from ..isa.special_registers import SPECIAL_REGISTERS
 from ..targets import ANY, Floor
 from .typed import (
     AddressOperand,
+    CallOperand,
     Constant,
+    FunctionRef,
     OperandValue,
     PredicatePair,
     Register,
@@ -26,6 +28,9 @@ __all__ = ["broken_rule", "operand_floors"]
 
 #: References in registers, in the unified mode of textures (measured).
 _HANDLES = Floor.parse("3.1")
+
+#: Addresses of functions and indirect calls (measured).
+_FUNCTIONS = Floor.parse("2.1")
 
 #: The instructions that read special registers (PTX ISA, Special Registers; measured).
 _READS_SPECIAL = frozenset({"mov", "cvt"})
@@ -74,6 +79,10 @@ def operand_floors(
         if spec.kind == "parts" and isinstance(value, Register) and not independent:
             yield "a handle in a register", _HANDLES
     for value in operands.values():
+        if isinstance(value, FunctionRef):
+            yield "the address of a function", _FUNCTIONS
+        if isinstance(value, CallOperand) and isinstance(value.callee, Register):
+            yield "a callee in a register", _FUNCTIONS
         elements = value.elements if isinstance(value, RegisterGroup) else (value,)
         for element in elements:
             if isinstance(element, SpecialRegister):
