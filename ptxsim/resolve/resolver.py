@@ -602,7 +602,7 @@ class _Resolver:
                 record, operand_floors(form, operands, independent)
             )
             if problem is not None:
-                floor_problem = problem
+                floor_problem = floor_problem or problem
                 continue
             broken = broken_rule(record, m, operands)
             if broken is not None:
