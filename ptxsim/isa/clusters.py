@@ -52,16 +52,18 @@ class BarrierClusterWait(_Cluster):
 
 class _Async(_Cluster):
     def check(self, m: Mods) -> str | None:
-        """An access has at most 128 bits; an order has a scope."""
+        """An access has at most 128 bits; .release has a scope, and .mmio needs it."""
         if m.vec and SCALAR_TYPES[m.type].bits * int(m.vec[1:]) > _LARGEST:
             return f".{m.vec}.{m.type} has more than {_LARGEST} bits"
         if m.sem == "release" and not m.scope:
             return ".release needs a scope"
+        if m.mmio and not m.sem:
+            return ".mmio needs .release"
         return None
 
 
 #: Release stores and reductions of global memory.
-_GLOBAL = "mmio? sem?:{release} scope?:{gpu sys} space?:{global}"
+_GLOBAL = "mmio? sem{}:{{release}} scope?:{{gpu sys}} space?:{{global}}"
 _IN_CLUSTER = f"sem:{{relaxed}} scope:{{cluster}} {_SPACE} {_SIGNAL}"
 _OPERATIONS = (
     "op:{add} type:{u32 s32 u64 s64}",
@@ -82,8 +84,8 @@ class StAsync(_Async):
         ),
         Form(f"weak? {_SPACE} {_SIGNAL} type:{{b128}}", "[a], b.type, [mbar]", floor="9.2"),
         Form(
-            f"{_GLOBAL} type:{{b16 b32 b64 u16 u32 u64 s16 s32 s64 f32 f64}}", "[a], b.type",
-            floor="8.7+sm_100",
+            f"{_GLOBAL.format('?')} type:{{b16 b32 b64 u16 u32 u64 s16 s32 s64 f32 f64}}",
+            "[a], b.type", floor="8.7+sm_100",
         ),
     )  # fmt: skip
 
@@ -94,7 +96,10 @@ class RedAsync(_Async):
 
     forms = (
         *(Form(f"{_IN_CLUSTER} {what}", "[a], b.type, [mbar]") for what in _OPERATIONS),
-        *(Form(f"{_GLOBAL} {what}", "[a], b.type", floor="8.7+sm_100") for what in _OPERATIONS),
+        *(
+            Form(f"{_GLOBAL.format('')} {what}", "[a], b.type", floor="8.7+sm_100")
+            for what in _OPERATIONS
+        ),
     )
 
 

@@ -29,8 +29,8 @@ _CACHE = (
     + "} l2evict?:{"
     + " ".join(f"L2::{w}@8.8+sm_100" for w in ("evict_last", "evict_normal", "evict_first"))
     + "} hint?:{L2::cache_hint@7.4+sm_80}"
-    " prefetch?:{L2::64B@7.4+sm_75 L2::128B@7.4+sm_75 L2::256B@7.4+sm_80}"
 )
+_PREFETCH = "prefetch?:{L2::64B@7.4+sm_75 L2::128B@7.4+sm_75 L2::256B@7.4+sm_80}"
 _SCOPES = "scope?:{cta gpu sys cluster@7.8+sm_90}"
 
 
@@ -218,6 +218,8 @@ class _Memory(Instruction):
         wide = m.vec == "v8" or (m.vec == "v4" and SCALAR_TYPES[m.type].bits == 64)
         if wide and m.space not in ("", "global"):
             return f"a vector access to .{m.space} has at most 128 bits"
+        if m.l2evict and not wide:
+            return f".{m.l2evict} is legal with 256-bit vectors alone"
         return None
 
 
@@ -262,7 +264,7 @@ _LD_COP = "cop?:{ca cg cs lu cv}"
 
 def _ld_forms(between: str, space: str) -> tuple[Form, ...]:
     """The widths of a load; ``between`` and ``space`` are what stands before the cache words."""
-    wide = f"{between} {space} {_CACHE}"
+    wide = f"{between} {space} {_CACHE} {_PREFETCH}"
     return (
         Form(f"{wide} vec?:{{v2 v4}} type:{{{_ALL}}}", "=^~d.type*vec, [a], cache.b64?hint"),
         Form(f"{wide} type:{{b128}}", "=d.type, [a], cache.b64?hint", floor="8.3+sm_70"),

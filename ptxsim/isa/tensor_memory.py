@@ -196,7 +196,7 @@ def _plain_forms() -> list[Form]:
         ):  # fmt: skip
             line = f"sp? {_GROUP} {_PLAIN} {modifiers}"
             out.append(Form(line, operands.format(a)))
-            scaled = line.replace(" kind::f8f6f4", "")
+            scaled = line.replace(_PLAIN, "kind:{kind::f16 kind::tf32}")
             out.append(
                 Form(scaled, operands.format(a) + ", #scale.u32", floor="8.6+sm_100a/sm_100f")
             )
