@@ -107,17 +107,17 @@ class RedAsync(_Async):
 
 
 @instruction(
-    "clusterlaunchcontrol.try_cancel",
+    "clusterlaunchcontrol.try_cancel.async",
     isa=_P + "clusterlaunchcontrol.try_cancel",
     floor="8.6+sm_100",
 )
-class ClusterlaunchcontrolTryCancel(_Cluster):
+class ClusterlaunchcontrolTryCancelAsync(_Cluster):
     """Take over the work of a cluster that has not begun."""
 
     _ALL = "8.6+sm_100a/sm_100f/sm_110a/sm_110f/sm_120a/sm_120f"
     forms = (
         Form(
-            f"async space?:{{shared::cta}} {_SIGNAL} all?:{{multicast::cluster::all@{_ALL}}} b128",
+            f"space?:{{shared::cta}} {_SIGNAL} all?:{{multicast::cluster::all@{_ALL}}} b128",
             "[a], [mbar]",
         ),
     )

@@ -167,15 +167,10 @@ class Pmevent(Instruction):
         return no_effect
 
 
-@instruction(
-    "setmaxnreg",
-    isa="Miscellaneous Instructions: setmaxnreg",
-    floor="8.0+sm_90a/sm_100a/sm_100f/sm_110a/sm_110f/sm_120a/sm_120f",
-)
-class Setmaxnreg(Instruction):
-    """Give registers back, or ask for more of them: no effect on values."""
+class _Setmaxnreg(Instruction):
+    """A change of the number of registers: no effect on values."""
 
-    forms = (Form("action:{inc dec} sync aligned type:{u32}", "#count.type"),)
+    forms = (Form("sync aligned type:{u32}", "#count.type"),)
 
     def check_constant(self, name: str, value: int, m: Mods) -> str | None:
         """A multiple of 8 from 24 to 256 (PTX ISA 9.1, setmaxnreg)."""
@@ -184,6 +179,20 @@ class Setmaxnreg(Instruction):
 
     def bind(self, b: Any) -> Step:
         return no_effect
+
+
+_SETMAXNREG = "Miscellaneous Instructions: setmaxnreg"
+_WARPGROUPS = "8.0+sm_90a/sm_100a/sm_100f/sm_110a/sm_110f/sm_120a/sm_120f"
+
+
+@instruction("setmaxnreg.inc", isa=_SETMAXNREG, floor=_WARPGROUPS)
+class SetmaxnregInc(_Setmaxnreg):
+    """Ask for more registers: no effect on values."""
+
+
+@instruction("setmaxnreg.dec", isa=_SETMAXNREG, floor=_WARPGROUPS)
+class SetmaxnregDec(_Setmaxnreg):
+    """Give registers back: no effect on values."""
 
 
 @instruction(

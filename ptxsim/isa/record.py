@@ -261,8 +261,8 @@ class Form:
     def match(self, words: tuple[str, ...]) -> Mods:
         """Assign modifier words to slots, or raise :class:`FormMismatch`.
 
-        ptxas takes most modifiers in any order (only type words keep theirs), and so do we: a
-        word goes to the first free slot that knows it.
+        ptxas takes most modifiers in any order (type words, and two spaces in slots ``to`` and
+        ``from``, keep theirs), and so do we: a word goes to the first free slot that knows it.
         """
         taken: dict[str, str] = {}
         last_type = -1
@@ -273,6 +273,8 @@ class Form:
                     continue
                 if is_type and index < last_type:
                     continue
+                if slot.name == "from" and "to" not in taken:
+                    continue  # of two spaces the target comes first
                 taken[slot.name] = word
                 last_type = index if is_type else last_type
                 break

@@ -36,43 +36,59 @@ class _Surface(Instruction):
         return None
 
 
-@instruction("suld", isa=_SECTION + "suld", floor="2.0")
-class Suld(_Surface):
+@instruction("suld.b", isa=_SECTION + "suld", floor="2.0")
+class SuldB(_Surface):
     """Load bytes of a surface."""
 
     forms = (
-        Form(f"b {_GEOMETRY} cop?:{{ca cg cs cv}} {_BYTES} {_CLAMP}", f"=^~d.type*vec, {_SURFACE}"),
+        Form(f"{_GEOMETRY} cop?:{{ca cg cs cv}} {_BYTES} {_CLAMP}", f"=^~d.type*vec, {_SURFACE}"),
     )
 
 
-@instruction("sust", isa=_SECTION + "sust", floor="2.0")
-class Sust(_Surface):
-    """Store bytes (.b) or formatted elements (.p) in a surface."""
+@instruction("sust.b", isa=_SECTION + "sust", floor="2.0")
+class SustB(_Surface):
+    """Store bytes in a surface."""
 
     forms = (
-        Form(f"b {_GEOMETRY} cop?:{{wb cg cs wt}} {_BYTES} {_CLAMP}", f"{_SURFACE}, ^b.type*vec"),
+        Form(f"{_GEOMETRY} cop?:{{wb cg cs wt}} {_BYTES} {_CLAMP}", f"{_SURFACE}, ^b.type*vec"),
+    )
+
+
+@instruction("sust.p", isa=_SECTION + "sust", floor="2.0")
+class SustP(_Surface):
+    """Store formatted elements in a surface."""
+
+    forms = (
         Form(
-            "p geom:{1d 2d 3d@3.0 a1d@4.1+sm_30 a2d@4.1+sm_30} cop?:{wb cg cs wt} vec?:{v2 v4}"
+            "geom:{1d 2d 3d@3.0 a1d@4.1+sm_30 a2d@4.1+sm_30} cop?:{wb cg cs wt} vec?:{v2 v4}"
             f" type:{{b32}} {_CLAMP}",
             f"{_SURFACE}, b.type*vec",
         ),
     )
 
 
-@instruction("sured", isa=_SECTION + "sured", floor="2.0")
-class Sured(_Surface):
-    """Combine an element of a surface, addressed by bytes (.b) or samples (.p), with a value."""
-
-    forms = tuple(
-        Form(f"{how} {what} geom:{{1d 2d 3d@3.0}} {_CLAMP}", f"{_SURFACE}, b.type")
-        for how, what in (
-            ("b", "op:{add} type:{u32 s32 u64}"),
-            ("b", "op:{min max} type:{u32 s32 u64@8.1+sm_50 s64@8.1+sm_50}"),
-            ("b", "op:{and or} type:{b32}"),
-            ("p", "op:{add and or} type:{b32}"),
-            ("p", "op:{min max} type:{b32 b64@8.1+sm_50}"),
-        )
+def _reductions(*operations: str) -> tuple[Form, ...]:
+    return tuple(
+        Form(f"{what} geom:{{1d 2d 3d@3.0}} {_CLAMP}", f"{_SURFACE}, b.type") for what in operations
     )
+
+
+@instruction("sured.b", isa=_SECTION + "sured", floor="2.0")
+class SuredB(_Surface):
+    """Combine an element of a surface, addressed by bytes, with a value."""
+
+    forms = _reductions(
+        "op:{add} type:{u32 s32 u64}",
+        "op:{min max} type:{u32 s32 u64@8.1+sm_50 s64@8.1+sm_50}",
+        "op:{and or} type:{b32}",
+    )
+
+
+@instruction("sured.p", isa=_SECTION + "sured", floor="2.0")
+class SuredP(_Surface):
+    """Combine an element of a surface, addressed by samples, with a value."""
+
+    forms = _reductions("op:{add and or} type:{b32}", "op:{min max} type:{b32 b64@8.1+sm_50}")
 
 
 @instruction("suq", isa=_SECTION + "suq", floor="2.0")

@@ -110,7 +110,7 @@ class CpAsyncBulkPrefetchTensor(_TensorCopy):
     """A hint that a part of a tensor will be read."""
 
     forms = tuple(
-        Form(f"{mode} L2 from:{{global}} {_HINT}", f"{_TENSOR}{offsets}{_CACHE}", floor=floor)
+        Form(f"{mode} L2 space:{{global}} {_HINT}", f"{_TENSOR}{offsets}{_CACHE}", floor=floor)
         for mode, offsets, floor in _modes(_FAMILIES)
     )
 
@@ -139,7 +139,7 @@ class TensormapReplace(Instruction):
         Form(f"tile field:{{global_stride}} {_SPACE} type:{{b64}}", "[a], #ord.u32, value.type"),
         Form(
             f"tile field:{{box_dim global_dim element_stride}} {_SPACE} type:{{b32}}",
-            "[a], #ord.u32, value.type",
+            "[a], #ord.u32, value.u32",
         ),
         Form(
             "tile field:{elemtype interleave_layout swizzle_mode fill_mode"
@@ -156,12 +156,14 @@ class TensormapReplace(Instruction):
         return None
 
 
-@instruction("tensormap.query", isa=_SECTION + "tensormap.query", floor=f"9.5+{_MAPS}")
-class TensormapQuery(Instruction):
-    """Ask for a property of a tensor map."""
+@instruction(
+    "tensormap.query.alloc_class_large", isa=_SECTION + "tensormap.query", floor=f"9.5+{_MAPS}"
+)
+class TensormapQueryAllocClassLarge(Instruction):
+    """Whether a tensor map is of memory of the large allocation class."""
 
     unsupported = "tensor maps are not modelled"
-    forms = (Form(f"query:{{alloc_class_large}} {_SPACE}", "=p.pred, [a]"),)
+    forms = (Form(_SPACE, "=p.pred, [a]"),)
 
 
 @instruction(

@@ -140,7 +140,7 @@ class Tcgen05Cp(_Tcgen05):
     """Copy from shared memory, which a descriptor describes, to tensor memory."""
 
     forms = tuple(
-        Form(f"{_GROUP} {shape} {format_}", "[&a.b32], descriptor.b64")
+        Form(f"{_GROUP} {shape} {format_}", "[&a.b32], descriptor.u64")
         for shape, format_ in product(
             (
                 "shape:{128x256b 4x256b 128x128b}",
@@ -173,8 +173,8 @@ _COLLECTORS_OF_B = " ".join(
     for op in ("fill", "use", "lastuse", "discard")
 )
 #: Where A lies: described in shared memory, or in tensor memory.
-_DESCRIBED, _IN_TENSOR_MEMORY = "a.b64", "[&a.b32]"
-_INPUTS = "[&d.b32], {}, b.b64, [&metadata.b32]?sp, instruction.u32"
+_DESCRIBED, _IN_TENSOR_MEMORY = "a.u64", "[&a.b32]"
+_INPUTS = "[&d.b32], {}, b.u64, [&metadata.b32]?sp, instruction.u32"
 
 #: Kinds with block scaling, how scales are laid out, and the floor.
 _BLOCKS = (
@@ -220,7 +220,7 @@ def _stationary_forms() -> list[Form]:
     return [
         Form(
             f"ws sp? cta_group:{{cta_group::1}} {_PLAIN} collector?:{{{_COLLECTORS_OF_B}}}",
-            _INPUTS.format(a) + ", !enable.pred, zero_columns.b64?",
+            _INPUTS.format(a) + ", !enable.pred, zero_columns.u64?",
         )
         for a in (_DESCRIBED, _IN_TENSOR_MEMORY)
     ]

@@ -42,10 +42,10 @@ def _forms(sparse: bool) -> tuple[Form, ...]:
         line = f"{'sp ' * sparse}sync aligned shape:{{{shapes}}} {types} {tail}"
         metadata = ", metadata.b32, #select.u32" * sparse
         for a, transposed in (
-            ("a.b64", ", #trans_a.u32, #trans_b.u32"),
+            ("a.u64", ", #trans_a.u32, #trans_b.u32"),
             ("a.u32*a_count", ", #trans_b.u32"),
         ):
-            operands = f"+d.d_register*d_count, {a}, b.b64{metadata}, !scale_d.pred{scales}"
+            operands = f"+d.d_register*d_count, {a}, b.u64{metadata}, !scale_d.pred{scales}"
             out.append(Form(line, operands + transposed * transposable, floor="8.2" * sparse))
     return tuple(out)
 
