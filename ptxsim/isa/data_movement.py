@@ -220,7 +220,20 @@ class _Memory(Instruction):
             return f"a vector access to .{m.space} has at most 128 bits"
         if m.l2evict and not wide:
             return f".{m.l2evict} is legal with 256-bit vectors alone"
-        return None
+        return _cache_misuse(m)
+
+
+def _cache_misuse(m: Mods) -> str | None:
+    """Words about caches are for global memory, and hardly for volatile accesses (measured)."""
+    for word in (m.evict, m.l2evict, m.hint, m.prefetch):
+        if word and m.space not in ("", "global"):
+            return f".{word} is not legal with .{m.space}"
+    if m.cop and m.order not in ("", "weak"):
+        return f".{m.cop} is not legal with .{m.order}"
+    for word in (m.evict, m.hint):
+        if word and m.order == "volatile":
+            return f".{word} is not legal with .volatile"
+    return None
 
 
 def _element_size(m: Mods) -> int:
