@@ -21,6 +21,12 @@ _LARGEST = 128
 class _Cluster(Instruction):
     unsupported = "clusters are not modelled"
 
+    def check_symbol(self, name: str, space: str, m: Mods) -> str | None:
+        """A variable of the cluster is in shared memory."""
+        if name == "a" and space != "shared":
+            return f"the variable is in .{space}, not in shared memory"
+        return None
+
 
 @instruction("mapa", isa=_DATA + "mapa", floor="7.8+sm_90")
 class Mapa(_Cluster):

@@ -511,6 +511,13 @@ class Cvta(Pure):
         Form(f"space:{_SPACES} type:{{u32 u64}}", "=d.type, a.type"),
     )
 
+    def check_symbol(self, name: str, space: str, m: Mods) -> str | None:
+        """A variable is in the space that is named; a generic address lies in a register."""
+        if m.to:
+            return "a register is expected"
+        fits = space == m.space.partition("::")[0]
+        return None if fits else f"the variable is in .{space}, not in .{m.space}"
+
     def evaluate(self, m: Mods) -> Callable[..., Any]:
         base = window_base(m.space)
         if base == 0 or m.type == "u32":
@@ -533,6 +540,10 @@ class Isspacep(Instruction):
         " param@7.7+sm_70 param::entry@8.3+sm_70}"
     )
     forms = (Form(_SPACE, "=p.pred, a.b64"), Form(_SPACE, "=p.pred, a.b32"))
+
+    def check_symbol(self, name: str, space: str, m: Mods) -> str | None:
+        """The address lies in a register (measured)."""
+        return "a register is expected"
 
     needs_defined = True
 

@@ -349,6 +349,10 @@ class Instruction:
         """
         return None
 
+    def check_symbol(self, name: str, space: str, m: Mods) -> str | None:
+        """A reason why the address of a variable in ``space`` is illegal as operand ``name``."""
+        return None
+
     def combined_floor(self, m: Mods) -> tuple[str, Floor] | None:
         """A floor that only a combination of modifiers has, with the words that bring it."""
         return None

@@ -151,3 +151,7 @@ class Istypep(Instruction):
 
     unsupported = "textures are not modelled"
     forms = (Form("kind:{texref samplerref surfref}", "=p.pred, a.b64"),)
+
+    def check_symbol(self, name: str, space: str, m: Mods) -> str | None:
+        """The address lies in a register (measured)."""
+        return "a register is expected"

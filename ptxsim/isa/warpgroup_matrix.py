@@ -53,6 +53,10 @@ def _forms(sparse: bool) -> tuple[Form, ...]:
 class _Wgmma(Instruction):
     unsupported = "wgmma is not modelled"
 
+    def check_symbol(self, name: str, space: str, m: Mods) -> str | None:
+        """Descriptors lie in registers (measured)."""
+        return "a register is expected"
+
 
 @instruction("wgmma.mma_async", isa=_SECTION + "wgmma.mma_async", floor="8.0+sm_90a")
 class WgmmaMmaAsync(_Wgmma):

@@ -368,7 +368,8 @@ class _Resolver:
             directives[d.name] = tuple(self._count(v, "a value", d.span) for v in values)
         known = self.functions.get(node.name)
         if known is None:
-            self.top.declare(node.name, FunctionRef(node.name), node.name_span, self.log)
+            ref = FunctionRef(node.name, node.kind == "entry")
+            self.top.declare(node.name, ref, node.name_span, self.log)
         elif known.instructions is not None and node.body is not None:
             self.log.error("PTX102", f"'{node.name}' already has a body", node.name_span)
         function = TypedFunction(

@@ -22,6 +22,7 @@ from .typed import (
     RegisterGroup,
     SpecialRegister,
     Symbol,
+    SymbolAddress,
 )
 
 __all__ = ["broken_rule", "operand_floors"]
@@ -31,6 +32,7 @@ _HANDLES = Floor.parse("3.1")
 
 #: Addresses of functions and indirect calls (measured).
 _FUNCTIONS = Floor.parse("2.1")
+_ENTRIES = Floor.parse("3.1+sm_35")
 
 #: The instructions that read special registers (PTX ISA, Special Registers; measured).
 _READS_SPECIAL = frozenset({"mov", "cvt"})
@@ -48,6 +50,8 @@ def broken_rule(
             reason = _space(m, value)
         elif isinstance(value, Constant):
             reason = record.check_constant(name, value.bits, m)
+        elif isinstance(value, SymbolAddress):
+            reason = record.check_symbol(name, value.symbol.space, m)
         elif isinstance(value, RegisterGroup):
             reason = _elements(record, m, name, value)
         if reason is not None:
@@ -80,7 +84,7 @@ def operand_floors(
             yield "a handle in a register", _HANDLES
     for value in operands.values():
         if isinstance(value, FunctionRef):
-            yield "the address of a function", _FUNCTIONS
+            yield "the address of a function", _ENTRIES if value.entry else _FUNCTIONS
         if isinstance(value, CallOperand) and isinstance(value.callee, Register):
             yield "a callee in a register", _FUNCTIONS
         elements = value.elements if isinstance(value, RegisterGroup) else (value,)

@@ -116,6 +116,7 @@ class FunctionRef:
     """A function or entry by name, used as a value or a callee."""
 
     name: str
+    entry: bool = False
 
 
 @dataclass(frozen=True, slots=True)
