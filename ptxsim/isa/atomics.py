@@ -84,9 +84,7 @@ class _Atomic(Instruction):
         )  # fmt: skip
 
     def check(self, m: Mods) -> str | None:
-        """Cache policies are for global memory; halves never flush (measured)."""
-        if m.vec and bool(m.noftz) == (m.type == "f32"):
-            return ".noftz goes with half precision types, and is needed there"
+        """Cache policies are for global memory (measured)."""
         if m.hint and m.space.startswith("shared"):
             return f".{m.hint} is not legal with .{m.space}"
         return None
@@ -145,11 +143,17 @@ def _forms(result: str) -> tuple[Form, ...]:
         Form(f"{_HEAD} op:{{add}} noftz {_HINT} type:{{f16x2}}", one, floor="6.2+sm_60"),
         Form(f"{_HEAD} op:{{add}} noftz {_HINT} type:{{f16}}", one, floor="6.3+sm_70"),
         Form(f"{_HEAD} op:{{add}} noftz {_HINT} type:{{bf16 bf16x2}}", one, floor="7.8+sm_90"),
-        Form(
-            f"{_SEM} {_SCOPE} space?:{{global}} op:{{add min max}} noftz? {_HINT} vec:{{v2 v4 v8}}"
-            " type:{f16 bf16 f16x2 bf16x2 f32}",
-            f"{result.replace('.type', '.type*vec')}[a], b.type*vec{cache}", floor="8.1+sm_90",
-            unsupported="vector atomics are not modelled",
+        *(
+            Form(
+                f"{_SEM} {_SCOPE} space?:{{global}} {what}",
+                f"{result.replace('.type', '.type*vec')}[a], b.type*vec{cache}", floor="8.1+sm_90",
+                unsupported="vector atomics are not modelled",
+            )
+            for what in (
+                f"op:{{add min max}} noftz {_HINT} vec:{{v2 v4 v8}} type:{{f16 bf16}}",
+                f"op:{{add min max}} noftz {_HINT} vec:{{v2 v4}} type:{{f16x2 bf16x2}}",
+                f"op:{{add}} {_HINT} vec:{{v2 v4}} type:{{f32}}",
+            )
         ),
     )  # fmt: skip
 

@@ -10,7 +10,7 @@ from ..numerics import convert, convert_packed
 from ..numerics.formats import FORMATS, Format
 from ..types import SCALAR_TYPES
 from .definedness import Rule, elements, moved, pair
-from .record import Form, Mods, Pure, instruction
+from .record import Form, Instruction, Mods, Pure, instruction
 
 __all__: list[str] = []
 
@@ -20,6 +20,8 @@ _INTS = "u8 s8 u16 s16 u32 s32 u64 s64"
 _ROUND_FLOAT = "{rn rz rm rp}"
 _ROUND_INT = "{rni rzi rmi rpi}"
 _OPERANDS = "=^d.dtype, ^a.atype"
+#: Where an alternate or a packed format takes part no register is wider than its type (measured).
+_EXACT = "=d.dtype, a.atype"
 #: family- and architecture-specific targets that have the narrow formats
 _NARROW = "sm_100a/sm_100f/sm_103a/sm_107a/sm_110a/sm_110f/sm_120a/sm_120f/sm_121a"
 
@@ -39,11 +41,11 @@ class Cvt(Pure):
         Form(f"sat? dtype:{{{_INTS}}} atype:{{{_INTS}}}", _OPERANDS),
         Form(f"rnd:{_ROUND_FLOAT} ftz? sat? dtype:{{f32 f64}} atype:{{{_INTS}}}", _OPERANDS),
         Form(f"rnd:{_ROUND_FLOAT} sat? dtype:{{f16}} atype:{{{_INTS}}}", _OPERANDS),
-        Form(f"rnd:{_ROUND_FLOAT} dtype:{{bf16}} atype:{{{_INTS}}}", _OPERANDS, floor="7.8+sm_90"),
+        Form(f"rnd:{_ROUND_FLOAT} dtype:{{bf16}} atype:{{{_INTS}}}", _EXACT, floor="7.8+sm_90"),
         Form(f"irnd:{_ROUND_INT} ftz? sat? dtype:{{{_INTS}}} atype:{{f32 f64 f16}}", _OPERANDS),
         Form(
             f"irnd:{_ROUND_INT} dtype:{{u16 u32 u64 s16 s32 s64}} atype:{{bf16}}",
-            _OPERANDS,
+            _EXACT,
             floor="7.8+sm_90",
         ),
         Form("ftz? sat? dtype:{f32} atype:{f32}", _OPERANDS),
@@ -52,30 +54,31 @@ class Cvt(Pure):
         Form(f"irnd:{_ROUND_INT} ftz? sat? dtype:{{f32}} atype:{{f32}}", _OPERANDS),
         Form(f"irnd:{_ROUND_INT} sat? dtype:{{f64}} atype:{{f64}}", _OPERANDS),
         Form(f"irnd:{_ROUND_INT} ftz? sat? dtype:{{f16}} atype:{{f16}}", _OPERANDS),
-        Form(f"irnd:{_ROUND_INT} dtype:{{bf16}} atype:{{bf16}}", _OPERANDS, floor="7.8+sm_90"),
+        Form(f"irnd:{_ROUND_INT} dtype:{{bf16}} atype:{{bf16}}", _EXACT, floor="7.8+sm_90"),
         Form("ftz? sat? dtype:{f64} atype:{f32}", _OPERANDS),
         Form("sat? dtype:{f64} atype:{f16}", _OPERANDS),
         Form("ftz? sat? dtype:{f32} atype:{f16}", _OPERANDS),
         Form(f"rnd:{_ROUND_FLOAT} ftz? sat? dtype:{{f32}} atype:{{f64}}", _OPERANDS),
         Form(f"rnd:{_ROUND_FLOAT} ftz? sat? dtype:{{f16}} atype:{{f32 f64}}", _OPERANDS),
-        Form("dtype:{f32} atype:{bf16}", _OPERANDS, floor="7.1+sm_80"),
-        Form("ftz dtype:{f32} atype:{bf16}", _OPERANDS, floor="7.8+sm_90"),
-        Form("dtype:{bf16} atype:{bf16}", _OPERANDS, floor="7.8+sm_90"),
-        Form("dtype:{f64} atype:{bf16}", _OPERANDS, floor="7.8+sm_90"),
-        Form(f"rnd:{_ROUND_FLOAT} dtype:{{bf16}} atype:{{f64 f16}}", _OPERANDS, floor="7.8+sm_90"),
-        Form(f"rnd:{_ROUND_FLOAT} dtype:{{f16}} atype:{{bf16}}", _OPERANDS, floor="7.8+sm_90"),
-        Form("rnd:{rn rz} relu dtype:{bf16 f16} atype:{f32}", _OPERANDS, floor="7.0+sm_80"),
-        Form("rnd:{rn rz rm rp} ftz? dtype:{bf16} atype:{f32}", _OPERANDS, floor="7.0+sm_80"),
-        Form(
-            "rnd:{rn rz} relu? satfinite dtype:{bf16 f16} atype:{f32}", _OPERANDS, floor="8.1+sm_80"
-        ),
+        Form("dtype:{f32} atype:{bf16}", _EXACT, floor="7.1+sm_80"),
+        Form("ftz dtype:{f32} atype:{bf16}", _EXACT, floor="7.8+sm_90"),
+        Form("dtype:{bf16} atype:{bf16}", _EXACT, floor="7.8+sm_90"),
+        Form("dtype:{f64} atype:{bf16}", _EXACT, floor="7.8+sm_90"),
+        Form(f"rnd:{_ROUND_FLOAT} dtype:{{bf16}} atype:{{f64 f16}}", _EXACT, floor="7.8+sm_90"),
+        Form(f"rnd:{_ROUND_FLOAT} dtype:{{f16}} atype:{{bf16}}", _EXACT, floor="7.8+sm_90"),
+        Form("rnd:{rn rz} relu dtype:{f16} atype:{f32}", _OPERANDS, floor="7.0+sm_80"),
+        Form("rnd:{rn rz} relu dtype:{bf16} atype:{f32}", _EXACT, floor="7.0+sm_80"),
+        Form("rnd:{rn rz rm rp} ftz? dtype:{bf16} atype:{f32}", _EXACT, floor="7.0+sm_80"),
+        Form("rnd:{rn rz} satfinite dtype:{f16} atype:{f32}", _OPERANDS, floor="8.1+sm_70"),
+        Form("rnd:{rn rz} relu satfinite dtype:{f16} atype:{f32}", _OPERANDS, floor="8.1+sm_80"),
+        Form("rnd:{rn rz} relu? satfinite dtype:{bf16} atype:{f32}", _EXACT, floor="8.1+sm_80"),
         Form(
             "rnd:{rna} satfinite?:{satfinite@8.1} dtype:{tf32} atype:{f32}",
-            _OPERANDS,
+            _EXACT,
             floor="7.0+sm_80",
         ),
-        Form("rnd:{rn rz} relu? dtype:{tf32} atype:{f32}", _OPERANDS, floor="7.8+sm_90"),
-        Form("rnd:{rn rz} satfinite relu? dtype:{tf32} atype:{f32}", _OPERANDS, floor="8.6+sm_100"),
+        Form("rnd:{rn rz} relu? dtype:{tf32} atype:{f32}", _EXACT, floor="7.8+sm_90"),
+        Form("rnd:{rn rz} satfinite relu? dtype:{tf32} atype:{f32}", _EXACT, floor="8.6+sm_100"),
     )
 
     def check(self, m: Mods) -> str | None:
@@ -145,7 +148,8 @@ class CvtPackPair(Pure):
             "rnd:{rn} satfinite relu? dtype:{e4m3x2 e5m2x2} atype:{f32}", _TWO, floor="8.1+sm_89"
         ),
         Form(
-            "rnd:{rn} satfinite relu? dtype:{e2m1x2 e2m3x2 e3m2x2} atype:{f32}", _TWO,
+            "rnd:{rn} satfinite relu? dtype:{e2m1x2 e2m3x2 e3m2x2} atype:{f32}",
+            "=d.dtype, a.atype, b.atype",
             floor=f"8.6+{_NARROW}",
         ),
         Form("rnd:{rz rp} satfinite? dtype:{ue8m0x2} atype:{f32}", _TWO, floor=f"8.6+{_NARROW}"),
@@ -171,19 +175,19 @@ class CvtNarrowPair(Pure):
 
     forms = (
         Form(
-            "rnd:{rn} satfinite relu? dtype:{e4m3x2 e5m2x2} atype:{f16x2}", _OPERANDS,
+            "rnd:{rn} satfinite relu? dtype:{e4m3x2 e5m2x2} atype:{f16x2}", _EXACT,
             floor="8.1+sm_89",
         ),
         Form(
-            "rnd:{rn} satfinite relu? dtype:{e4m3x2 e5m2x2} atype:{bf16x2}", _OPERANDS,
+            "rnd:{rn} satfinite relu? dtype:{e4m3x2 e5m2x2} atype:{bf16x2}", _EXACT,
             floor=f"9.1+{_NARROW}",
         ),
         Form(
-            "rnd:{rn} satfinite relu? dtype:{e2m1x2 e2m3x2 e3m2x2} atype:{f16x2 bf16x2}", _OPERANDS,
+            "rnd:{rn} satfinite relu? dtype:{e2m1x2 e2m3x2 e3m2x2} atype:{f16x2 bf16x2}", _EXACT,
             floor=f"9.1+{_NARROW}",
         ),
         Form(
-            "rnd:{rz rp} satfinite? dtype:{ue8m0x2} atype:{bf16x2}", _OPERANDS,
+            "rnd:{rz rp} satfinite? dtype:{ue8m0x2} atype:{bf16x2}", _EXACT,
             floor=f"8.6+{_NARROW}",
         ),
     )  # fmt: skip
@@ -204,12 +208,12 @@ class CvtWidenPair(Pure):
     """A packed pair of a narrow format into a packed pair of halves."""
 
     forms = (
-        Form("rnd:{rn} relu? dtype:{f16x2} atype:{e4m3x2 e5m2x2}", _OPERANDS, floor="8.1+sm_89"),
+        Form("rnd:{rn} relu? dtype:{f16x2} atype:{e4m3x2 e5m2x2}", _EXACT, floor="8.1+sm_89"),
         Form(
-            "rnd:{rn} relu? dtype:{f16x2} atype:{e2m1x2 e2m3x2 e3m2x2}", _OPERANDS,
+            "rnd:{rn} relu? dtype:{f16x2} atype:{e2m1x2 e2m3x2 e3m2x2}", _EXACT,
             floor=f"8.6+{_NARROW}",
         ),
-        Form("rnd:{rn} dtype:{bf16x2} atype:{ue8m0x2}", _OPERANDS, floor=f"8.6+{_NARROW}"),
+        Form("rnd:{rn} dtype:{bf16x2} atype:{ue8m0x2}", _EXACT, floor=f"8.6+{_NARROW}"),
     )  # fmt: skip
 
     def evaluate(self, m: Mods) -> Callable[..., Any]:
@@ -223,43 +227,39 @@ class CvtWidenPair(Pure):
 
 
 @instruction("cvt", isa=_SECTION + "cvt")
-class CvtNotModelled(Pure):
+class CvtNotModelled(Instruction):
     """Narrow forms that are legal and not modelled yet."""
 
+    unsupported = "this form of cvt is not modelled"
     _SCALED = "scaled?:{scaled::n2::ue8m0}"
-    forms = tuple(
-        Form(modifiers, operands, floor=floor, unsupported="this form of cvt is not modelled")
-        for modifiers, operands, floor in (
-            (
-                f"rnd:{{rn}} relu? satfinite? {_SCALED} dtype:{{bf16x2}}"
-                " atype:{e4m3x2 e5m2x2 e2m1x2 e2m3x2 e3m2x2 s2f6x2}",
-                "=^d.dtype, ^a.source, s.b16?",
-                f"9.1+{_NARROW}",
-            ),
-            (
-                f"rnd:{{rn}} satfinite relu? {_SCALED} dtype:{{s2f6x2}} atype:{{f32}}",
-                "=^d.b16, a.atype, b.atype, s.b16?",
-                f"9.1+{_NARROW}",
-            ),
-            (
-                f"rnd:{{rn}} satfinite relu? {_SCALED} dtype:{{s2f6x2}} atype:{{bf16x2}}",
-                "=^d.b16, a.atype, s.b16?",
-                f"9.1+{_NARROW}",
-            ),
-            (
-                "rnd:{rs} relu? satfinite dtype:{e4m3x4 e5m2x4 e2m3x4 e3m2x4 e2m1x4} atype:{f32}",
-                "=^d.dtype, a.atype*4, r.b32",
-                "8.7+sm_100a/sm_103a/sm_107a",
-            ),
-        )
-    )
+    _FIXED = "9.1+sm_100a/sm_103a/sm_107a/sm_110a/sm_120a/sm_121a"
+    forms = (
+        Form(
+            f"rnd:{{rn}} relu? satfinite? {_SCALED} dtype:{{bf16x2}}"
+            " atype:{e4m3x2 e5m2x2 e2m1x2 e2m3x2 e3m2x2}",
+            "=d.dtype, a.source, s.b16?scaled", floor=f"9.2+{_NARROW}",
+        ),
+        Form(
+            f"rnd:{{rn}} relu? satfinite? {_SCALED} dtype:{{bf16x2}} atype:{{s2f6x2}}",
+            "=d.dtype, a.source, s.b16?scaled", floor=_FIXED,
+        ),
+        Form(
+            f"rnd:{{rn}} satfinite relu? {_SCALED} dtype:{{s2f6x2}} atype:{{f32}}",
+            "=d.b16, a.atype, b.atype, s.b16?scaled", floor=_FIXED,
+        ),
+        Form(
+            f"rnd:{{rn}} satfinite relu? {_SCALED} dtype:{{s2f6x2}} atype:{{bf16x2}}",
+            "=d.b16, a.atype, s.b16?scaled", floor=_FIXED,
+        ),
+        Form(
+            "rnd:{rs} relu? satfinite dtype:{e4m3x4 e5m2x4 e2m3x4 e3m2x4 e2m1x4} atype:{f32}",
+            "=d.dtype, a.atype*4, r.b32", floor="8.7+sm_100a/sm_103a/sm_107a",
+        ),
+    )  # fmt: skip
 
     def source(self, m: Mods) -> str:
         """e2m1x2 has 8 bits, the other pairs 16."""
         return "b8" if m.atype == "e2m1x2" else "b16"
-
-    def evaluate(self, m: Mods) -> Callable[..., Any]:
-        raise AssertionError("never bound")
 
 
 @instruction("cvt.pack", isa=_SECTION + "cvt.pack", floor="6.5+sm_72")

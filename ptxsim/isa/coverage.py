@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..targets import ANY, Floor
-from .inventory import MNEMONICS
-from .record import Form, Instruction, registry
+from .record import STAND_IN, Form, Instruction, OperandSpec, registry
 
 __all__ = ["coverage_table", "describe"]
 
@@ -28,23 +27,34 @@ def _floor_text(floor: Floor) -> str:
 def coverage_table() -> list[dict[str, Any]]:
     """One row a mnemonic: section, number of forms modelled and not, floor."""
     rows = []
-    for name in sorted(MNEMONICS | set(registry.names())):
-        if name == "unsupported":
+    for name in registry.names():
+        if name == STAND_IN:
             continue
-        records = registry.get(name)
+        records = registry[name]
         forms = [f for r in records for f in r.forms]
         modelled = sum(not f.unsupported for f in forms)
         rows.append(
             {
                 "name": name,
-                "section": records[0].isa if records else "",
+                "section": records[0].isa,
                 "modelled": modelled,
                 "unsupported": len(forms) - modelled,
-                "floor": _floor_text(records[0].floor) if records else "",
+                "floor": _floor_text(records[0].floor),
                 "approximate": any(r.approximate for r in records),
             }
         )
     return rows
+
+
+def _operand_text(o: OperandSpec) -> str:
+    if o.kind == "parts":
+        return "[" + ", ".join(map(_operand_text, o.parts)) + "]"
+    text = f"[{o.name}]" if o.kind == "address" else "[-]" * o.signable + o.name
+    if o.selector:
+        text += f"[.{o.selector}]"
+    if o.count:
+        text = "{" + text + ", ...}"
+    return text + "|p" * o.pair
 
 
 def _form_text(record: Instruction, form: Form) -> str:
@@ -56,16 +66,9 @@ def _form_text(record: Instruction, form: Form) -> str:
         words.append(f"[{text}]" if slot.optional else text)
     operands = []
     for o in form.operands:
-        if o.hidden:
-            continue
-        text = f"[{o.name}]" if o.kind == "address" else "[-]" * o.signable + o.name
-        if o.selector:
-            text += f"[.{o.selector}]"
-        if o.count:
-            text = "{" + text + ", ...}"
-        if o.pair:
-            text += "|p"
-        operands.append(f"[, {text}]" if o.optional else text)
+        if not o.hidden:
+            text = _operand_text(o)
+            operands.append(f"[, {text}]" if o.optional or o.needs else text)
     line = f"  {record.name}{''.join(words)} {', '.join(operands)};".replace(", [, ", "[, ")
     notes = [t for t in (_floor_text(form.floor), form.unsupported) if t]
     return line + (f"  // {'; '.join(notes)}" if notes else "")
@@ -74,8 +77,6 @@ def _form_text(record: Instruction, form: Form) -> str:
 def describe(name: str) -> str | None:
     """Forms, floors and traps of an instruction, or None for an unknown name."""
     if name not in registry:
-        if name in MNEMONICS:
-            return f"{name}: legal PTX that is not modelled\n"
         return None
     lines = []
     for record in registry[name]:

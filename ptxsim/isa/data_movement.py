@@ -29,8 +29,8 @@ _CACHE = (
     + "} l2evict?:{"
     + " ".join(f"L2::{w}@8.8+sm_100" for w in ("evict_last", "evict_normal", "evict_first"))
     + "} hint?:{L2::cache_hint@7.4+sm_80}"
-    " prefetch?:{L2::64B@7.4+sm_75 L2::128B@7.4+sm_75 L2::256B@7.4+sm_80}"
 )
+_PREFETCH = "prefetch?:{L2::64B@7.4+sm_75 L2::128B@7.4+sm_75 L2::256B@7.4+sm_80}"
 _SCOPES = "scope?:{cta gpu sys cluster@7.8+sm_90}"
 
 
@@ -218,7 +218,22 @@ class _Memory(Instruction):
         wide = m.vec == "v8" or (m.vec == "v4" and SCALAR_TYPES[m.type].bits == 64)
         if wide and m.space not in ("", "global"):
             return f"a vector access to .{m.space} has at most 128 bits"
-        return None
+        if m.l2evict and not wide:
+            return f".{m.l2evict} is legal with 256-bit vectors alone"
+        return _cache_misuse(m)
+
+
+def _cache_misuse(m: Mods) -> str | None:
+    """Words about caches are for global memory, and hardly for volatile accesses (measured)."""
+    for word in (m.evict, m.l2evict, m.hint, m.prefetch):
+        if word and m.space not in ("", "global"):
+            return f".{word} is not legal with .{m.space}"
+    if m.cop and m.order not in ("", "weak"):
+        return f".{m.cop} is not legal with .{m.order}"
+    for word in (m.evict, m.hint):
+        if word and m.order == "volatile":
+            return f".{word} is not legal with .volatile"
+    return None
 
 
 def _element_size(m: Mods) -> int:
@@ -262,7 +277,7 @@ _LD_COP = "cop?:{ca cg cs lu cv}"
 
 def _ld_forms(between: str, space: str) -> tuple[Form, ...]:
     """The widths of a load; ``between`` and ``space`` are what stands before the cache words."""
-    wide = f"{between} {space} {_CACHE}"
+    wide = f"{between} {space} {_CACHE} {_PREFETCH}"
     return (
         Form(f"{wide} vec?:{{v2 v4}} type:{{{_ALL}}}", "=^~d.type*vec, [a], cache.b64?hint"),
         Form(f"{wide} type:{{b128}}", "=d.type, [a], cache.b64?hint", floor="8.3+sm_70"),
@@ -383,6 +398,13 @@ class St(_Memory):
 # --- no effect on values --------------------------------------------------------------------------
 
 
+#: Bytes of a cache line, for instructions that name one.
+_LINE = 128
+
+#: 1.0 in f32.
+_ONE = 0x3F800000
+
+
 class _Hint(Instruction):
     def bind(self, b: Any) -> Step:
         return no_effect
@@ -412,21 +434,65 @@ class Applypriority(_Hint):
 
     forms = (Form("space?:{global} L2::evict_normal", "[a], #n.u32"),)
 
+    def check_constant(self, name: str, value: int, m: Mods) -> str | None:
+        """A line has 128 bytes."""
+        return None if value == _LINE else f"the size is {_LINE}, not {value}"
+
+
+@instruction("discard", isa=_SECTION + "discard", floor="7.4+sm_80")
+class Discard(Instruction):
+    """Destroy a cache line of global memory: what it held is undefined from then on."""
+
+    unsupported = "discard is not modelled"
+    forms = (Form("space?:{global} L2", "[a], #n.u32"),)
+
+    def check_constant(self, name: str, value: int, m: Mods) -> str | None:
+        """A line has 128 bytes."""
+        return None if value == _LINE else f"the size is {_LINE}, not {value}"
+
+
+_PRIORITIES = (
+    "primary:{L2::evict_last L2::evict_normal L2::evict_first L2::evict_unchanged}"
+    " secondary?:{L2::evict_first L2::evict_unchanged} type:{b64}"
+)
+
+
+class _Policy(Instruction):
+    """The value of a cache policy is opaque, ours is zero."""
+
+    def bind(self, b: Any) -> Step:
+        write, guard = b.write("d"), b.guard()
+        policy = np.zeros(1, np.uint64)
+
+        def step(r: Registers, g: Any) -> None:
+            write(r, policy, g.mask(guard(r)))
+
+        return step
+
 
 @instruction("createpolicy.fractional", isa=_SECTION + "createpolicy", floor="7.4+sm_80")
-class CreatepolicyFractional(Pure):
-    """Make a cache policy; its value is opaque, ours is zero."""
+class CreatepolicyFractional(_Policy):
+    """Make a cache policy for a part of the accesses."""
 
-    forms = (
-        Form(
-            "primary:{L2::evict_last L2::evict_normal L2::evict_first L2::evict_unchanged}"
-            " secondary?:{L2::evict_first L2::evict_unchanged} type:{b64}",
-            "=d.type, fraction.f32?",
-        ),
-    )
+    forms = (Form(_PRIORITIES, "=d.type, fraction.f32?"),)
 
-    def evaluate(self, m: Mods) -> Callable[..., Any]:
-        return lambda *a: np.zeros(1, np.uint64)
+    def check_constant(self, name: str, value: int, m: Mods) -> str | None:
+        """A part is more than nothing and at most all (PTX ISA 9.1, createpolicy)."""
+        return None if 0 < value <= _ONE else "a fraction is above 0 and at most 1"
+
+
+@instruction("createpolicy.range", isa=_SECTION + "createpolicy", floor="7.4+sm_80")
+class CreatepolicyRange(_Policy):
+    """Make a cache policy for a range of addresses."""
+
+    forms = (Form(f"space?:{{global}} {_PRIORITIES}", "=d.type, [a], primary_size.u32, size.u32"),)
+
+
+@instruction("createpolicy.cvt", isa=_SECTION + "createpolicy", floor="7.4+sm_80")
+class CreatepolicyCvt(_Policy):
+    """Make a cache policy of an access property."""
+
+    forms = (Form("L2 type:{b64}", "=d.type, a.type"),)
 
 
 # --- addresses ------------------------------------------------------------------------------------
@@ -445,6 +511,13 @@ class Cvta(Pure):
         Form(f"space:{_SPACES} type:{{u32 u64}}", "=d.type, a.type"),
     )
 
+    def check_symbol(self, name: str, space: str, m: Mods) -> str | None:
+        """A variable is in the space that is named; a generic address lies in a register."""
+        if m.to:
+            return "a register is expected"
+        fits = space == m.space.partition("::")[0]
+        return None if fits else f"the variable is in .{space}, not in .{m.space}"
+
     def evaluate(self, m: Mods) -> Callable[..., Any]:
         base = window_base(m.space)
         if base == 0 or m.type == "u32":
@@ -462,18 +535,17 @@ class Cvta(Pure):
 class Isspacep(Instruction):
     """Whether a generic address lies in the window of a state space."""
 
-    forms = (
-        Form(
-            "space:{const@3.1 global local shared shared::cta@7.8 shared::cluster@7.8+sm_90"
-            " param@7.7+sm_70 param::entry@8.3+sm_70}",
-            "=p.pred, a.address_type",
-        ),
+    _SPACE = (
+        "space:{const@3.1 global local shared shared::cta@7.8 shared::cluster@7.8+sm_90"
+        " param@7.7+sm_70 param::entry@8.3+sm_70}"
     )
+    forms = (Form(_SPACE, "=p.pred, a.b64"), Form(_SPACE, "=p.pred, a.b32"))
+
+    def check_symbol(self, name: str, space: str, m: Mods) -> str | None:
+        """The address lies in a register (measured)."""
+        return "a register is expected"
 
     needs_defined = True
-
-    def address_type(self, m: Mods) -> str:
-        return "b64"
 
     def bind(self, b: Any) -> Step:
         space = b.mods.space.split("::")[0]
@@ -482,6 +554,6 @@ class Isspacep(Instruction):
         guard = b.guard()
 
         def step(r: Registers, g: Any) -> None:
-            write(r, g.in_window(space, r[source]), g.mask(guard(r)))
+            write(r, g.in_window(space, r[source].astype(np.uint64)), g.mask(guard(r)))
 
         return step

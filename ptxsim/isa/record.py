@@ -18,12 +18,20 @@ Operands, in PTX order, separated by commas:
 * ``=d.type`` a destination, ``+d.type`` one that is also read,
 * ``d.type*num`` a brace group of as many registers as slot ``num`` says (``x4``, ``v2``, empty for
   a plain operand), as a number or as the record's method says,
-* ``=d.type|p`` a destination with an optional second, predicate destination,
+* ``=d.type|p`` a destination with an optional second, predicate destination (``|p@7.1`` one that
+  needs PTX ISA 7.1),
 * ``^a.type`` a register wider than the type is legal (ld, st, cvt),
+* ``%c.s32*n`` a group that may have two or four elements where fewer count,
 * ``~d.type`` the sink ``_`` is legal, ``#n.u32`` only a constant is legal,
 * ``!p.pred`` a predicate that may be negated,
 * ``[a]`` an address, ``@target`` left to the record (labels, functions, lists), ``@sink`` only
   the sink ``_``,
+* ``[tensor c.s32*dims]`` several parts in one pair of brackets, separated by commas in the text: an
+  address and a group, each an operand of its own; ``[tex.texref smp.samplerref? c.coordinates]``
+  likewise, where a type of references takes a variable of that type or a 64-bit register,
+* ``[&a.b32]`` an address in a register of that width alone,
+* a type word whose method names several types (``"u32 f32 f32 f32"``) is a brace group of elements
+  of these types,
 * ``=$cc.pred`` the carry flag, which the text does not name,
 * ``a.u32:part`` a register that may carry a part selector of the kind ``part`` (``%r1.b0``; the
   kinds are those of :data:`SELECTORS`), which becomes the modifier ``a_part``,
@@ -54,6 +62,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "SELECTORS",
+    "STAND_IN",
     "Form",
     "FormMismatch",
     "Instruction",
@@ -114,7 +123,7 @@ class OperandSpec:
     """One operand of a form; see the module's text for the notation."""
 
     name: str
-    kind: str  # "value", "address", "raw"
+    kind: str  # "value", "address", "raw", "parts"
     type: str = ""
     written: bool = False
     read: bool = True
@@ -129,6 +138,14 @@ class OperandSpec:
     hidden: bool = False
     selector: str = ""
     signable: bool = False
+    #: a group of two or four may stand for a shorter one, whose last elements do not matter
+    padded: bool = False
+    #: between brackets: an address in a register of the type's width
+    pointer: bool = False
+    #: the operands between one pair of brackets
+    parts: tuple[OperandSpec, ...] = ()
+    #: what the second destination of a pair needs
+    pair_floor: Floor = ANY
 
 
 #: The part selectors of video instructions by kind: a part of a scalar operand, the elements that
@@ -143,9 +160,10 @@ SELECTORS: Final[Mapping[str, re.Pattern[str]]] = {
 
 _SLOT = re.compile(r"\s*(?P<name>\w+(?:::\w+)*)(?P<opt>\?)?(?P<set>:\{(?P<words>[^}]*)\})?")
 _OPERAND = re.compile(
-    r"(?P<flags>[=+^~#!$-]*)(?P<name>\w+)\.(?P<type>\w+)(:(?P<selector>\w+))?"
-    r"(\*(?P<count>\w+))?(?P<pair>\|p)?(?P<opt>\?(?P<needs>\w+)?)?$"
+    r"(?P<flags>[=+^~#!$%&-]*)(?P<name>\w+)\.(?P<type>\w+)(:(?P<selector>\w+))?"
+    r"(\*(?P<count>\w+))?(?P<pair>\|p(@(?P<floor>[\w.+]+))?)?(?P<opt>\?(?P<needs>\w+)?)?$"
 )
+_BRACKET = re.compile(r"\[(?P<inner>[^]]*)\](?P<opt>\?\w*)?$")
 
 
 def _parse_slots(text: str) -> tuple[Slot, ...]:
@@ -169,11 +187,21 @@ def _parse_slots(text: str) -> tuple[Slot, ...]:
     return tuple(slots)
 
 
+def _parse_bracket(inner: list[str], opt: str) -> OperandSpec:
+    needs = opt[1:]
+    optional = bool(opt) and not needs
+    if len(inner) == 1 and "." not in inner[0]:
+        return OperandSpec(inner[0], "address", optional=optional, needs=needs)
+    parts = tuple(_parse_operand(part if "." in part else f"[{part}]") for part in inner)
+    return OperandSpec(parts[0].name, "parts", optional=optional, needs=needs, parts=parts)
+
+
 def _parse_operand(text: str) -> OperandSpec:
     text = text.strip()
+    bracket = _BRACKET.match(text)
+    if bracket:
+        return _parse_bracket(bracket["inner"].split(), bracket["opt"] or "")
     optional = text.endswith("?")
-    if text.startswith("["):
-        return OperandSpec(text.rstrip("?")[1:-1], "address", optional=optional)
     if text.startswith("@"):
         return OperandSpec(text.rstrip("?")[1:], "raw", optional=optional)
     found = _OPERAND.match(text)
@@ -187,6 +215,7 @@ def _parse_operand(text: str) -> OperandSpec:
         read="=" not in flags,
         count=found["count"] or "",
         pair=bool(found["pair"]),
+        pair_floor=Floor.parse(found["floor"]) if found["floor"] else ANY,
         relaxed="^" in flags,
         sink="~" in flags,
         constant="#" in flags,
@@ -194,6 +223,8 @@ def _parse_operand(text: str) -> OperandSpec:
         optional=bool(found["opt"]) and not found["needs"],
         needs=found["needs"] or "",
         hidden="$" in flags,
+        padded="%" in flags,
+        pointer="&" in flags,
         selector=found["selector"] or "",
         signable="-" in flags,
     )
@@ -231,8 +262,8 @@ class Form:
     def match(self, words: tuple[str, ...]) -> Mods:
         """Assign modifier words to slots, or raise :class:`FormMismatch`.
 
-        ptxas takes most modifiers in any order (only type words keep theirs), and so do we: a
-        word goes to the first free slot that knows it.
+        ptxas takes most modifiers in any order (type words, and two spaces in slots ``to`` and
+        ``from``, keep theirs), and so do we: a word goes to the first free slot that knows it.
         """
         taken: dict[str, str] = {}
         last_type = -1
@@ -243,6 +274,8 @@ class Form:
                     continue
                 if is_type and index < last_type:
                     continue
+                if slot.name == "from" and "to" not in taken:
+                    continue  # of two spaces the target comes first
                 taken[slot.name] = word
                 last_type = index if is_type else last_type
                 break
@@ -332,6 +365,8 @@ class Instruction:
     counts_guard: ClassVar[bool] = False
     #: Findings and traps beyond those of memory operands, by class.
     traps: ClassVar[tuple[str, ...]] = ()
+    #: Why ptxsim executes none of the forms; empty if each form says so itself.
+    unsupported: ClassVar[str] = ""
 
     def check(self, m: Mods) -> str | None:
         """A reason why this combination of modifiers is illegal, or None."""
@@ -344,17 +379,25 @@ class Instruction:
         """
         return None
 
+    def check_symbol(self, name: str, space: str, m: Mods) -> str | None:
+        """A reason why the address of a variable in ``space`` is illegal as operand ``name``."""
+        return None
+
     def combined_floor(self, m: Mods) -> tuple[str, Floor] | None:
         """A floor that only a combination of modifiers has, with the words that bring it."""
         return None
 
     def type_of(self, spec_type: str, m: Mods) -> ScalarType:
         """The type that an operand's type word stands for under these modifiers."""
+        return self.types_of(spec_type, m)[0]
+
+    def types_of(self, spec_type: str, m: Mods) -> tuple[ScalarType, ...]:
+        """The types of the elements of a group, of which there are several; otherwise one type."""
         if m.get(spec_type):
-            return SCALAR_TYPES[m[spec_type]]
+            return (SCALAR_TYPES[m[spec_type]],)
         if spec_type in SCALAR_TYPES:
-            return SCALAR_TYPES[spec_type]
-        return SCALAR_TYPES[getattr(self, spec_type)(m)]
+            return (SCALAR_TYPES[spec_type],)
+        return tuple(SCALAR_TYPES[word] for word in getattr(self, spec_type)(m).split())
 
     def count_of(self, spec_count: str, m: Mods) -> int:
         """How many registers a brace group has; 0 for a plain operand."""
@@ -445,6 +488,13 @@ class Pure(Instruction):
         return b.pure(self.evaluate(b.mods))
 
 
+#: The record that stands for an instruction that is not executed; no text can name it.
+STAND_IN: Final = "unsupported"
+
+#: The parts of the longest mnemonic (``multimem.cp.reduce.async.bulk``).
+_LONGEST: Final = 5
+
+
 class Registry:
     """All records by mnemonic; a mnemonic may have several (one per chapter of the ISA)."""
 
@@ -467,6 +517,17 @@ class Registry:
     def names(self) -> list[str]:
         return sorted(self._records)
 
+    def mnemonic(self, opcode: tuple[str, ...]) -> str | None:
+        """The mnemonic that a dotted opcode begins with, or None if the ISA has none.
+
+        It is the longest prefix that has a record: ``cp.async.bulk`` is not ``cp.async``.
+        """
+        for length in range(min(len(opcode), _LONGEST), 0, -1):
+            name = ".".join(opcode[:length])
+            if name in self._records and name != STAND_IN:
+                return name
+        return None
+
     def records(self) -> Iterator[Instruction]:
         for name in self.names():
             yield from self._records[name]
@@ -486,6 +547,8 @@ def instruction(name: str, *, isa: str, floor: str = "") -> Callable[[_R], _R]:
     def add(cls: _R) -> _R:
         cls.name = name
         cls.isa = isa
+        for form in cls.forms:
+            form.unsupported = form.unsupported or cls.unsupported
         if floor:
             cls.floor = Floor.parse(floor)
         registry.add(cls())

@@ -135,7 +135,7 @@ class ShflSync(_Shuffle, MaskedCollective):
     forms = (Form(_MODES, "=~d.type|p, a.type, b.u32, c.u32, mask.b32"),)
 
 
-@instruction("shfl", isa=_SECTION + "shfl (deprecated)", floor="3.0+sm_30")
+@instruction("shfl", isa=_SECTION + "shfl (deprecated)", floor="3.0-6.3:70+sm_30")
 class Shfl(_Shuffle):
     """The form without a mask (up to sm_6x)."""
 

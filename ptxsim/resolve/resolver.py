@@ -7,15 +7,14 @@ from dataclasses import dataclass, field, replace
 
 from ..diagnostics import Diagnostic, Source, Span, did_you_mean
 from ..errors import PtxError
-from ..isa import inventory
-from ..isa.record import Form, FormMismatch, Instruction, Mods, registry
+from ..isa.record import STAND_IN, Form, FormMismatch, Instruction, Mods, registry
 from ..syntax import ast
 from ..targets import PTX_VERSIONS, TARGETS, Floor, Target, parse_target
 from ..types import SCALAR_TYPES, ScalarType
 from .constants import ConstantError, FloatValue, evaluate
 from .initializers import initial_bytes
 from .operands import CARRY_FLAG, Mismatch, bind_operands
-from .rules import broken_rule, special_floors
+from .rules import broken_rule, operand_floors
 from .scope import CallTable, Log, PrototypeRef, Scope, VectorRegister
 from .selectors import detach_selectors
 from .typed import (
@@ -369,7 +368,8 @@ class _Resolver:
             directives[d.name] = tuple(self._count(v, "a value", d.span) for v in values)
         known = self.functions.get(node.name)
         if known is None:
-            self.top.declare(node.name, FunctionRef(node.name), node.name_span, self.log)
+            ref = FunctionRef(node.name, node.kind == "entry")
+            self.top.declare(node.name, ref, node.name_span, self.log)
         elif known.instructions is not None and node.body is not None:
             self.log.error("PTX102", f"'{node.name}' already has a body", node.name_span)
         function = TypedFunction(
@@ -549,16 +549,16 @@ class _Resolver:
         opcode = node.opcode
         if opcode in self.known:
             return self.known[opcode]
-        name = inventory.mnemonic(opcode)
+        name = registry.mnemonic(opcode)
         if name is None:
-            names = set(registry.names()) | inventory.MNEMONICS
+            names = registry.names()
+            family = any(known.startswith(f"{opcode[0]}.") for known in names)
+            text = ".".join(opcode[: 1 + family])
             self.log.error(
-                "PTX103", f"unknown instruction '{opcode[0]}'", node.opcode_span,
+                "PTX103", f"unknown instruction '{text}'", node.opcode_span,
                 did_you_mean(".".join(opcode[:2]), names) or did_you_mean(opcode[0], names),
             )  # fmt: skip
             return None
-        if name not in registry:
-            return []
         words = opcode[name.count(".") + 1 :]
         found: list[tuple[Instruction, Form, Mods]] = []
         best: FormMismatch | None = None
@@ -588,9 +588,6 @@ class _Resolver:
         candidates = self._candidates(node)
         if candidates is None:
             return None
-        if not candidates:
-            name = inventory.mnemonic(node.opcode)
-            return self._not_modelled(node, body, f"'{name}' is not modelled by ptxsim")
         best: Mismatch | None = None
         floor_problem = None
         for record, form, words in candidates:
@@ -601,9 +598,12 @@ class _Resolver:
                 if best is None or error.score > best.score:
                     best = error
                 continue
-            problem = self._floor(record, form, m) or self._unmet(record, special_floors(operands))
+            independent = "texmode_independent" in self.target_options
+            problem = self._floor(record, form, m) or self._unmet(
+                record, operand_floors(form, operands, independent)
+            )
             if problem is not None:
-                floor_problem = problem
+                floor_problem = floor_problem or problem
                 continue
             broken = broken_rule(record, m, operands)
             if broken is not None:
@@ -651,7 +651,7 @@ class _Resolver:
         d = Diagnostic("PTX400", reason, node.opcode_span)
         self.unsupported.append(d)
         body.unsupported[len(body.instructions)] = d
-        record = registry["unsupported"][0]
+        record = registry[STAND_IN][0]
         form = record.forms[0]
         body.instructions.append(
             TypedInstruction(

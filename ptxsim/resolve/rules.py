@@ -8,19 +8,31 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from ..isa.record import Instruction, Mods
+from ..isa.record import Form, Instruction, Mods
 from ..isa.special_registers import SPECIAL_REGISTERS
-from ..targets import Floor
+from ..targets import ANY, Floor
 from .typed import (
     AddressOperand,
+    CallOperand,
     Constant,
+    FunctionRef,
     OperandValue,
+    PredicatePair,
+    Register,
     RegisterGroup,
     SpecialRegister,
     Symbol,
+    SymbolAddress,
 )
 
-__all__ = ["broken_rule", "special_floors"]
+__all__ = ["broken_rule", "operand_floors"]
+
+#: References in registers, in the unified mode of textures (measured).
+_HANDLES = Floor.parse("3.1")
+
+#: Addresses of functions and indirect calls (measured).
+_FUNCTIONS = Floor.parse("2.1")
+_ENTRIES = Floor.parse("3.1+sm_35")
 
 #: The instructions that read special registers (PTX ISA, Special Registers; measured).
 _READS_SPECIAL = frozenset({"mov", "cvt"})
@@ -38,6 +50,8 @@ def broken_rule(
             reason = _space(m, value)
         elif isinstance(value, Constant):
             reason = record.check_constant(name, value.bits, m)
+        elif isinstance(value, SymbolAddress):
+            reason = record.check_symbol(name, value.symbol.space, m)
         elif isinstance(value, RegisterGroup):
             reason = _elements(record, m, name, value)
         if reason is not None:
@@ -55,9 +69,24 @@ def _elements(record: Instruction, m: Mods, name: str, group: RegisterGroup) -> 
     return None
 
 
-def special_floors(operands: Mapping[str, OperandValue]) -> Iterator[tuple[str, Floor]]:
-    """The floors of the special registers among the operands, each with the register's name."""
+def operand_floors(
+    form: Form, operands: Mapping[str, OperandValue], independent: bool
+) -> Iterator[tuple[str, Floor]]:
+    """The floors that the operands as they are written bring, each with what brings it.
+
+    ``independent`` says that textures and samplers are independent (``texmode_independent``).
+    """
+    for spec in form.operands:
+        value = operands.get(spec.name)
+        if spec.pair_floor is not ANY and isinstance(value, PredicatePair):
+            yield "a predicate destination", spec.pair_floor
+        if spec.kind == "parts" and isinstance(value, Register) and not independent:
+            yield "a handle in a register", _HANDLES
     for value in operands.values():
+        if isinstance(value, FunctionRef):
+            yield "the address of a function", _ENTRIES if value.entry else _FUNCTIONS
+        if isinstance(value, CallOperand) and isinstance(value.callee, Register):
+            yield "a callee in a register", _FUNCTIONS
         elements = value.elements if isinstance(value, RegisterGroup) else (value,)
         for element in elements:
             if isinstance(element, SpecialRegister):
