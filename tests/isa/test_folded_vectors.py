@@ -24,7 +24,7 @@ _GROUP = re.compile(r"\{[^}]*\}|[^,]+")
 
 @dataclass(frozen=True)
 class Case:
-    """Operands, results, and how far the results bind (``exact``, ``nan``, ``approx``, ``hint``)."""
+    """Operands, results, and whether they bind: ``exact``, ``nan``, ``approx`` or ``hint``."""
 
     operands: tuple[int, ...]
     results: tuple[int, ...]
@@ -60,7 +60,10 @@ class Folded:
         return Vector(
             self.line,
             classes,
-            [np.array(c, _DTYPES[k]) for c, k in zip(columns, classes[self.results :], strict=True)],
+            [
+                np.array(c, _DTYPES[k])
+                for c, k in zip(columns, classes[self.results :], strict=True)
+            ],
             self.results,
         )
 
