@@ -257,9 +257,7 @@ class CvtWidenScaled(Pure):
     _HEAD = f"rnd:{{rn}} relu? satfinite? {_SCALED} dtype:{{bf16x2}}"
     _ONE = "=^d.dtype, ^a.atype, s.b16?scaled"
     forms = (
-        Form(
-            f"{_HEAD} atype:{{e4m3x2 e5m2x2 e2m1x2 e2m3x2 e3m2x2}}", _ONE, floor=f"9.2+{_NARROW}"
-        ),
+        Form(f"{_HEAD} atype:{{e4m3x2 e5m2x2 e2m1x2 e2m3x2 e3m2x2}}", _ONE, floor=f"9.2+{_NARROW}"),
         Form(f"{_HEAD} atype:{{s2f6x2}}", _ONE, floor=_FIXED),
     )
 
