@@ -27,6 +27,7 @@ _CLASSES = {
     "q": ("b128", "b128", np.dtype("u8, u8")),
 }
 
+_BLOCK = 1024
 _HEAD = ".version {version}\n.target {target}\n.address_size 64\n"
 
 
@@ -50,41 +51,31 @@ class Vector:
 
 
 def _entry(name: str, vector: Vector) -> str:
-    count = len(vector.classes)
-    params = ", ".join(f".param .u64 a{n}" for n in range(count))
-    out = [
-        f".visible .entry {name}(.param .u32 rows, {params})",
-        "{",
-        ".reg .b32 %tid, %base, %rows; .reg .b64 %a, %i; .reg .pred %out; .reg .b16 %byte;",
-    ]
+    """A thread's record has a slot of 8 bytes (16 with b128) for each operand, results first."""
+    slot = _slot(vector)
+    out = [f".visible .entry {name}(.param .u64 records) {{"]
     out += [f".reg .{_CLASSES[c][0]} %x{n};" for n, c in enumerate(vector.classes)]
-    out += [
-        "mov.u32 %base, %ctaid.x; mov.u32 %tid, %ntid.x; mul.lo.u32 %base, %base, %tid;",
-        "mov.u32 %tid, %tid.x; add.u32 %tid, %tid, %base; ld.param.u32 %rows, [rows];",
-        "setp.ge.u32 %out, %tid, %rows; @%out ret;",
-    ]
-    for n, letter in enumerate(vector.classes):
-        register, memory, dtype = _CLASSES[letter]
-        if n < vector.results:
-            continue
-        out.append(_address(n, np.dtype(dtype).itemsize))
-        if register == "pred":
-            out.append(f"ld.global.u8 %byte, [%a]; setp.ne.u16 %x{n}, %byte, 0;")
+    out.append(
+        ".reg .b32 %t, %c; .reg .b64 %a; .reg .b16 %y; ld.param.u64 %a, [records];"
+        f"mov.u32 %t, %tid.x; mov.u32 %c, %ctaid.x; mad.lo.u32 %t, %c, {_BLOCK}, %t;"
+        f"mad.wide.u32 %a, %t, {slot * len(vector.classes)}, %a;"
+    )
+    for n, letter in enumerate(vector.classes[vector.results :], vector.results):
+        if letter == "p":
+            out.append(f"ld.global.u8 %y, [%a+{slot * n}]; setp.ne.u16 %x{n}, %y, 0;")
         else:
-            out.append(f"ld.global.{memory} %x{n}, [%a];")
+            out.append(f"ld.global.{_CLASSES[letter][1]} %x{n}, [%a+{slot * n}];")
     out.append(re.sub(r"%(\d+)", r"%x\1", vector.line))
-    for n in range(vector.results):
-        register, memory, dtype = _CLASSES[vector.classes[n]]
-        out.append(_address(n, np.dtype(dtype).itemsize))
-        if register == "pred":
-            out.append(f"selp.u16 %byte, 1, 0, %x{n}; st.global.u8 [%a], %byte;")
+    for n, letter in enumerate(vector.classes[: vector.results]):
+        if letter == "p":
+            out.append(f"selp.u16 %y, 1, 0, %x{n}; st.global.u8 [%a+{slot * n}], %y;")
         else:
-            out.append(f"st.global.{memory} [%a], %x{n};")
-    return "\n".join([*out, "ret;", "}", ""])
+            out.append(f"st.global.{_CLASSES[letter][1]} [%a+{slot * n}], %x{n};")
+    return "\n".join([*out, "ret; }", ""])
 
 
-def _address(n: int, size: int) -> str:
-    return f"ld.param.u64 %a, [a{n}]; mul.wide.u32 %i, %tid, {size}; add.u64 %a, %a, %i;"
+def _slot(vector: Vector) -> int:
+    return 16 if "q" in vector.classes else 8
 
 
 def run(
@@ -101,16 +92,20 @@ def run(
 
 def _launch(kernel: ptxsim.Kernel, vector: Vector) -> tuple[Column, ...]:
     dtypes = [np.dtype(_CLASSES[c][2]) for c in vector.classes]
-    results = [np.zeros(vector.rows, t) for t in dtypes[: vector.results]]
-    sources = [np.ascontiguousarray(c) for c in vector.columns]
-    assert [s.dtype for s in sources] == dtypes[vector.results :]
-    # 128-bit words travel as pairs of 64-bit ones
-    arguments = [a.view(np.uint64) if a.dtype.names else a for a in (*results, *sources)]
-    block = min(vector.rows, 1024)
-    grid = -(-vector.rows // block)
-    report = kernel.launch(grid=grid, block=block, args=[np.uint32(vector.rows), *arguments])
+    assert [c.dtype for c in vector.columns] == dtypes[vector.results :]
+    rows, slot = vector.rows, _slot(vector)
+    block = min(rows, _BLOCK)
+    grid = -(-rows // block)
+    records = np.zeros((grid * block, len(dtypes), slot), np.uint8)
+    for n, column in enumerate(vector.columns, vector.results):
+        bytes_ = np.ascontiguousarray(column).view(np.uint8).reshape(rows, -1)
+        records[:rows, n, : bytes_.shape[1]] = bytes_
+    report = kernel.launch(grid=grid, block=block, args=[records.view(np.uint64)])
     assert report.clean, (vector.line, report)
-    return tuple(results)
+    return tuple(
+        np.ascontiguousarray(records[:rows, n, : dtype.itemsize]).view(dtype)[:, 0]
+        for n, dtype in enumerate(dtypes[: vector.results])
+    )
 
 
 def run_one(line: str, classes: str, *columns: Column, results: int = 1) -> Any:
