@@ -75,6 +75,7 @@ FINDING_CODES: Mapping[str, str] = {
     "bad-branch-index": "PTX360",
     "bad-call": "PTX361",
     "scale-selector": "PTX362",
+    "undefined-result": "PTX363",
     "schedule-dependent": "PTX370",
     "rounding-not-established": "PTX380",
     "bank-conflict": "PTX390",

@@ -251,6 +251,14 @@ def _report(
     if origin.class_ == "mask-mismatch":
         _report_absent(group, origin, bad, site, part)
         return
+    if origin.class_ == "undefined-result":
+        use = f"'{site.text}' at line {site.line} uses the result"
+        group.finding(
+            origin.class_, f"'{origin.site.text}' {origin.name}; {use}",
+            origin.site, bad, help="make sure of the operand first, or do not use the result",
+            other_line=site.line, other_column=site.column, **part,
+        )  # fmt: skip
+        return
     where, values = _where(group, origin, bad)
     use = f"'{site.text}' at line {site.line} uses it"
     if origin.site is site:

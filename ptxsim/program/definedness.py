@@ -36,7 +36,8 @@ _PACKED = {"f16x2": 2, "bf16x2": 2, "f32x2": 2, "u16x2": 2, "s16x2": 2, "u8x4": 
 
 @dataclass(slots=True)
 class Origin:
-    """Where undefined bits came from: a register, a load from memory of a space, or a shuffle."""
+    """Where undefined bits came from: a register, a load from memory of a space, a shuffle, or an
+    instruction that the ISA gives no result."""
 
     class_: str
     name: str
@@ -82,6 +83,10 @@ class Origins:
     def absent(self, site: Site) -> int:
         """A shuffle that reads lanes which do not take part."""
         return self._of("mask-mismatch", "", site)
+
+    def result(self, site: Site, fault: str) -> int:
+        """An instruction that has no result for the sources it met."""
+        return self._of("undefined-result", fault, site)
 
     def _of(self, class_: str, name: str, site: Site) -> int:
         key = (class_, id(site))

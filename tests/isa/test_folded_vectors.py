@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -107,8 +107,15 @@ def _differences(folded: Folded, results: tuple[np.ndarray, ...]) -> list[str]:
     return out
 
 
+def _defined(folded: Folded) -> Folded:
+    """Without the cases of fns whose base is above 31: the ISA gives them no result."""
+    if not folded.instruction.startswith("fns"):
+        return folded
+    return replace(folded, cases=tuple(c for c in folded.cases if c.operands[1] <= 31))
+
+
 def _batches() -> list[list[Folded]]:
-    table = _table()
+    table = [_defined(f) for f in _table()]
     return [table[i : i + 60] for i in range(0, len(table), 60)]
 
 
@@ -144,6 +151,8 @@ DISAGREEMENTS = [
     ("bfe.s64 %0, %1, %2, %3;", "d,d,r,r", (0x56DE9A2AF8, 0x80000000, 0x1F), 0xFFFFFFFFDE9A2AF8),
     ("bfi.b64 %0, %1, %2, %3, %4;", "d,d,d,r,r", (0xFF, 0x8AC9, 0x80000000, 0xFFFFFFFF), 0xFF),
     ("bfi.b64 %0, %1, %2, %3, %4;", "d,d,d,r,r", (0x1F, 0x16D8322CE137F, 0x100, 0xFF), 0x1F),
+    # fns from a base above 31 is undefined; ptxas folds this to 0, its eleven other ones as we do
+    ("fns.b32 %0, %1, %2, %3;", "r,r,r,r", (0x442F2E33, 0x40, 0x80000000), 0xFFFFFFFF),
     # NaN: a host cast keeps the payload, a machine gives the canonical NaN
     ("cvt.rn.f32.f64 %0, %1;", "r,d", (0x7FF8 << 48,), 0x7FFFFFFF),
     ("cvt.rn.ftz.f32.f64 %0, %1;", "r,d", ((0x7FF0 << 48) + 1,), 0x7FFFFFFF),
@@ -154,10 +163,15 @@ DISAGREEMENTS = [
 ]
 
 
+#: Operands that the manual gives no result, or the assembler another: a finding besides.
+_OPEN = ("bf", "fns")
+
+
 @pytest.mark.parametrize(("line", "classes", "operands", "want"), DISAGREEMENTS)
 def test_where_the_assembler_is_wrong(
     line: str, classes: str, operands: tuple[int, ...], want: int
 ) -> None:
     letters = classes.split(",")[1:]
     columns = [np.array([o], _DTYPES[k]) for o, k in zip(operands, letters, strict=True)]
-    assert vector_kernels.run_one(line, classes, *columns).tolist() == [want]
+    found = "undefined-result" if line.startswith(_OPEN) else ""
+    assert vector_kernels.run_one(line, classes, *columns, finding=found).tolist() == [want]

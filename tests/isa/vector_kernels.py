@@ -44,6 +44,8 @@ class Vector:
     classes: Sequence[str]
     columns: Sequence[Column]
     results: int = 1
+    #: the class of the one finding that the rows lead to
+    finding: str = ""
 
     @property
     def rows(self) -> int:
@@ -101,14 +103,15 @@ def _launch(kernel: ptxsim.Kernel, vector: Vector) -> tuple[Column, ...]:
         bytes_ = np.ascontiguousarray(column).view(np.uint8).reshape(rows, -1)
         records[:rows, n, : bytes_.shape[1]] = bytes_
     report = kernel.launch(grid=grid, block=block, args=[records.view(np.uint64)])
-    assert report.clean, (vector.line, report)
+    found = {f.class_ for f in report.findings}
+    assert found == ({vector.finding} if vector.finding else set()), (vector.line, report)
     return tuple(
         np.ascontiguousarray(records[:rows, n, : dtype.itemsize]).view(dtype)[:, 0]
         for n, dtype in enumerate(dtypes[: vector.results])
     )
 
 
-def run_one(line: str, classes: str, *columns: Column, results: int = 1) -> Any:
+def run_one(line: str, classes: str, *columns: Column, results: int = 1, finding: str = "") -> Any:
     """The result column (a tuple of several) of one instruction."""
-    (out,) = run([Vector(line, classes.split(","), columns, results)])
+    (out,) = run([Vector(line, classes.split(","), columns, results, finding)])
     return out[0] if results == 1 else out
