@@ -307,8 +307,8 @@ class CvtPack(Pure):
     )
 
     def evaluate(self, m: Mods) -> Callable[..., Any]:
-        narrow = SCALAR_TYPES[m.ctype]
-        return partial(convert_packed.cvt_pack, width=narrow.bits, signed=narrow.signed)
+        width, signed = SCALAR_TYPES[m.ctype].bits, m.ctype[0] == "s"
+        return partial(convert_packed.cvt_pack, width=width, signed=signed)
 
     def undefined_bits(self, m: Mods) -> Rule | None:
         return pair(SCALAR_TYPES[m.ctype].bits, keeps=True)

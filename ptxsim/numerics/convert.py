@@ -219,7 +219,8 @@ def float_to_float(
     if plain and source is F32 and (target is F16 or target is BF16):
         return pack_half(a.view(np.float32), target)
     if plain and target is F32 and (source is F16 or source is BF16):
-        return canonical(widen_half(a, source), target)
+        widened = canonical(widen_half(a, source), target)
+        return flush(widened, target) if ftz else widened
     value = _clamp(to_double(a, source), sat, relu)
     bits = from_double(value, target, rounding, satfinite, random, random_bits)
     return flush(bits, target) if ftz and target is F32 else bits
