@@ -46,6 +46,7 @@ FINDING_CODES: Mapping[str, str] = {
     "same-value-write": "PTX315",
     "idle-wait": "PTX316",
     "unwaited-copy": "PTX317",
+    "copy-size": "PTX318",
     "mask-mismatch": "PTX320",
     "collective-divergence": "PTX321",
     "barrier-divergence": "PTX322",

@@ -7,6 +7,7 @@ the first one on every instruction is preceded by its part of this module.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,7 @@ __all__ = [
     "bind_definedness",
     "bind_guard",
     "bind_receipt",
+    "bind_repeated",
     "merged_origin",
 ]
 
@@ -191,6 +193,28 @@ def bind_receipt(b: InstructionBinder) -> Step:
             mark(g, unknown, mask)
 
     return receive
+
+
+def bind_repeated(b: InstructionBinder) -> list[Step]:
+    """Behind an instruction that names registers twice in a vector destination: they are undefined
+    (PTX ISA 9.1, Vectors as Operands)."""
+    i = b.instruction
+    groups = [i.operands.get(s.name) for s in i.form.operands if s.written and s.count]
+    counts = Counter(e.index for g in groups for e in b.elements_of(g))
+    repeated = [place for place, count in counts.items() if count > 1]
+    if not repeated:
+        return []
+    guard, site = b.guard(), b.site
+    widths = [b.width_of(place) for place in repeated]
+
+    def lose(r: Registers, g: Any) -> None:
+        mask = g.mask(guard(r))
+        lanes = np.ones(g.n, bool) if mask is None else np.broadcast_to(mask, (g.n,))
+        fault = "names a register twice in its vector destination"
+        for place, width in zip(repeated, widths, strict=True):
+            g.mark(place, g.undefined_result(lanes, width, site, fault), mask)
+
+    return [lose]
 
 
 def _discard(r: Registers, g: Any) -> None:

@@ -23,7 +23,7 @@ from ptxsim.numerics.formats import FORMATS
 from ptxsim.types import ScalarType
 
 #: float arithmetic has a test of its own
-_ARITHMETIC = {"add", "sub", "mul", "mad", "div"}
+ARITHMETIC = {"add", "sub", "mul", "mad", "div"}
 #: a choice of these is enough by default
 _MANY = {"set": 300, "setp": 200}
 _DTYPES: dict[str, Any] = {
@@ -35,7 +35,7 @@ _DTYPES: dict[str, Any] = {
 }
 
 
-def _is_float(line: Line) -> bool:
+def is_float(line: Line) -> bool:
     return any(t.kind == "f" or t.name.startswith(("bf", "f")) for t in line.types)
 
 
@@ -44,7 +44,7 @@ def _lines(name: str, seed: int, whole: bool) -> list[Line]:
     found = [
         line
         for line in lines(name, rng)
-        if not (name in _ARITHMETIC and _is_float(line)) and "q" not in line.classes
+        if not (name in ARITHMETIC and is_float(line)) and "q" not in line.classes
     ]
     if not whole and name in _MANY:
         found = rng.sample(found, _MANY[name])
