@@ -133,7 +133,7 @@ def expected(case: Case, layouts: tuple[Layout, list[Layout]], row: tuple[int, .
 def _operands(case: Case, rng: np.random.Generator, rows: int) -> list[np.ndarray]:
     """Random and edge elements; for the same formats a share at and beside rounding ties."""
     columns = [rational_model.patterns(rng, FORMATS[t], rows) for t in case.sources]
-    share = min(rows // 4, 20_000)
+    share = min(rows // 4, 3_000)
     if len(set(case.sources)) == 1 and len(columns) > 1:
         hard = rational_model.hard_fma(rng, FORMATS[case.sources[0]], share)
         for column, values in zip(columns, hard, strict=False):

@@ -1,4 +1,4 @@
-"""Shifts, bit fields and permutes: folded results, and a model in plain numbers."""
+"""Shifts, bit fields and permutes against a model in plain numbers."""
 
 from __future__ import annotations
 

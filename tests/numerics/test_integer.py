@@ -1,4 +1,4 @@
-"""Integer arithmetic: results folded by NVIDIA's assembler, and a model in plain numbers."""
+"""Integer arithmetic against a model in plain numbers."""
 
 from __future__ import annotations
 
