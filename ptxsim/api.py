@@ -344,7 +344,7 @@ class Kernel:
             shape = directives["reqnctapercluster"]
         g = Geometry(
             _dimensions(grid, "grid"), _dimensions(block, "block"),
-            _dimensions(1 if shape is None else shape, "cluster"), smem,
+            _dimensions(1 if shape is None else shape, "cluster"), smem, shape is not None,
         )  # fmt: skip
         if g.threads > 1024:
             raise UsageError(f"a CTA has at most 1024 threads, block={g.block} has {g.threads}")

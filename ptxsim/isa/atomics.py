@@ -36,6 +36,11 @@ def _dec(old: Array, b: Array) -> Array:
     return select((old == 0) | (old > b), b, old - np.uint32(1))
 
 
+def _cas_pairs(old: Array, b: Array, c: Array) -> Array:
+    """Compare and swap of 128-bit words, which are rows of two."""
+    return select((old == b).all(axis=-1, keepdims=True), c, old)
+
+
 def operation(m: Mods) -> tuple[Callable[..., Array], str]:
     """The function from old value and operands to the new one, and its scan name."""
     t = SCALAR_TYPES[m.type]
@@ -48,6 +53,8 @@ def operation(m: Mods) -> tuple[Callable[..., Array], str]:
         return ufunc, m.op
     if m.op == "exch":
         return (lambda old, b: b + np.zeros_like(old)), "exch"
+    if m.op == "cas" and m.type == "b128":
+        return _cas_pairs, ""
     if m.op == "cas":
         return (lambda old, b, c: select(old == b, c, old)), ""
     if t.kind in ("f", "a"):
@@ -174,12 +181,12 @@ class Atom(_Atomic):
         ),
         Form(
             f"{_HEAD} op:{{exch}} {_HINT} type:{{b128}}", "=~d.type, [a], b.type, cache.b64?hint",
-            floor="8.3+sm_90", unsupported="128-bit atomics are not modelled",
+            floor="8.3+sm_90",
         ),
         Form(
             f"{_HEAD} op:{{cas}} {_HINT} type:{{b128}}",
             "=~d.type, [a], b.type, c.type, cache.b64?hint",
-            floor="8.3+sm_90", unsupported="128-bit atomics are not modelled",
+            floor="8.3+sm_90",
         ),
     )  # fmt: skip
 

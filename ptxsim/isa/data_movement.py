@@ -164,16 +164,16 @@ class MovUnpack4(_Unpack):
 
 
 @instruction("mov", isa=_SECTION + "mov")
-class MovVector(Instruction):
+class MovVector(Pure):
     """Copy the four components of a special register."""
 
-    forms = (
-        Form(
-            "vec:{v4} type:{b32 u32 s32}",
-            "=~d.type*vec, a.type*vec",
-            unsupported="mov.v4 is not modelled; move the components one by one",
-        ),
-    )
+    forms = (Form("vec:{v4} type:{b32 u32 s32}", "=~d.type*vec, a.type*vec"),)
+
+    def evaluate(self, m: Mods) -> Callable[..., Any]:
+        return lambda *components: components
+
+    def undefined_bits(self, m: Mods) -> Rule | None:
+        return moved(self.evaluate(m))
 
 
 # --- loads ----------------------------------------------------------------------------------------

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import partial, reduce
 from typing import Any
+
+import numpy as np
 
 from ..numerics import approximate, comparison, floating
 from ..numerics.convert import float_to_float
 from ..numerics.formats import BF16, F16, F32, F64, Format
 from ..numerics.half import each_half
+from .protocol import Array
 from .record import Form, Mods, Pure, Tolerance, instruction
 
 __all__ = ["format_of", "lanewise"]
@@ -21,6 +24,9 @@ _FORMATS: dict[str, Format] = {"f16": F16, "bf16": BF16, "f32": F32, "f64": F64}
 #: halves: (types, floor) of the f16 forms and of the bf16 forms
 _HALVES = "type:{f16 f16x2}"
 _BHALVES = "type:{bf16 bf16x2}"
+
+
+_MAGNITUDE = np.uint32(0x7FFFFFFF)
 
 
 def format_of(type_: str) -> Format:
@@ -416,7 +422,6 @@ class _Extreme(Pure):
         Form("ftz? NaN? xorsign abs type:{f32}", "=d.type, a.type, b.type", floor="7.2+sm_86"),
         Form(
             "ftz? NaN? abs? type:{f32}", "=d.type, a.type, b.type, c.type", floor="8.8+sm_100",
-            unsupported="min and max of three numbers are not modelled",
         ),
         Form("type:{f64}", "=d.type, a.type, b.type"),
         Form(f"ftz? NaN? {_HALVES}", "=d.type, a.type, b.type", floor="7.0+sm_80"),
@@ -429,10 +434,19 @@ class _Extreme(Pure):
     function: Callable[..., Any]
 
     def evaluate(self, m: Mods) -> Callable[..., Any]:
-        return lanewise(
+        two = lanewise(
             type(self).function, m.type, ftz=bool(m.ftz), nan=bool(m.NaN),
             xorsign_abs=bool(m.xorsign),
         )  # fmt: skip
+        if m.xorsign or m.type != "f32":
+            return two
+
+        def of_all(a: Array, b: Array, *c: Array) -> Array:
+            sources = [np.bitwise_and(v, _MAGNITUDE) for v in (a, b, *c)] if m.abs else (a, b, *c)
+            result: Array = reduce(two, sources)
+            return result
+
+        return of_all
 
 
 @instruction("min", isa=_F + "min")

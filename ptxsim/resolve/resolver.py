@@ -18,6 +18,7 @@ from .rules import broken_rule, operand_floors
 from .scope import CallTable, Log, PrototypeRef, Scope, VectorRegister
 from .selectors import detach_selectors
 from .typed import (
+    AddressOperand,
     CallOperand,
     FunctionRef,
     LabelRef,
@@ -80,6 +81,15 @@ class _Body:
     instructions: list[TypedInstruction] = field(default_factory=list)
     unsupported: dict[int, Diagnostic] = field(default_factory=dict)
     labels: dict[str, int] = field(default_factory=dict)
+    #: the function's own parameters and results; other .param variables are those of calls
+    own: tuple[object, ...] = ()
+
+    def of_a_call(self, address: object) -> bool:
+        """Whether an address is that of a parameter or result of a call."""
+        if not isinstance(address, AddressOperand) or not isinstance(address.base, Symbol):
+            return False
+        symbol = address.base
+        return symbol.space == "param" and all(symbol is not own for own in self.own)
 
 
 def resolve(module: ast.Module, source: Source, target: str | None = None) -> TypedModule:
@@ -360,6 +370,7 @@ class _Resolver:
         area = _Area() if node.kind == "entry" else body.frame
         results = tuple(self._parameter(p, area, body, scope) for p in node.results)
         parameters = tuple(self._parameter(p, area, body, scope) for p in node.parameters)
+        body.own = (*results, *parameters)
         if node.kind == "entry" and area.size > 32764:
             self.log.error("PTX109", "kernel parameters exceed 32764 bytes", node.name_span)
         directives = {}
@@ -507,6 +518,11 @@ class _Resolver:
         record, form, m, operands = chosen
         call = operands.get("call")
         if isinstance(call, CallOperand) and not self._call_fits(call, node):
+            return
+        if guard is not None and body.of_a_call(operands.get("a")):
+            self.log.error(
+                "PTX111", f"'{record.name}' of a parameter of a call cannot have a guard", node.span
+            )
             return
         body.instructions.append(
             TypedInstruction(
@@ -705,7 +721,9 @@ class InstructionChecker:
     def variable(self, name: str, space: str, type_: str, count: int, align: int) -> None:
         """Declare a variable or parameter; ``count`` 0 is an array of unknown extent."""
         scalar = SCALAR_TYPES[type_]
-        self._scope.names[name] = Symbol(name, space, scalar, scalar.size * count, align)
+        symbol = Symbol(name, space, scalar, scalar.size * count, align)
+        self._scope.names[name] = symbol
+        self._body.own = (*self._body.own, symbol)
 
     def label(self, name: str) -> None:
         """Declare a label."""
