@@ -27,7 +27,7 @@ ALLOWED = {
     "program": {"resolve", "isa", "matrix", "numerics"},
     "machine": {"program", "resolve", "isa", "numerics"},
     "report": set(),
-    "device": {"report"},
+    "device": {"nvidia", "report"},
     "api": {"device", "machine", "report", "resolve", "syntax"},
     "build": {"api", "resolve", "syntax"},
     "agreement": {"api", "isa", "machine", "numerics", "program", "report", "resolve", "syntax"},

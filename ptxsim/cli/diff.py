@@ -192,6 +192,8 @@ def _arguments(plan: Plan, recording: Recording | None) -> list[Any]:
 
     if recording is None:
         return [b.make() for b in plan.bindings]
+    if [b.name for b in plan.bindings] != [a.name for a in recording.arguments]:
+        raise UsageError("the arguments of the recording are not in the order of the parameters")
     found: list[Any] = []
     for b, a in zip(plan.bindings, recording.arguments, strict=True):
         if a.data is None:
@@ -201,6 +203,9 @@ def _arguments(plan: Plan, recording: Recording | None) -> list[Any]:
                 raise UsageError(f"'{a.name}' = {a.init} is not what it was when recorded")
         else:
             value = a.data
+            if a.count is None and len(value) != b.spec.type.size:
+                raise UsageError(f"'{a.name}' is recorded with {len(value)} bytes, {b.spec.type}"
+                                 f" has {b.spec.type.size}")  # fmt: skip
             if b.is_buffer or a.count is None:
                 value = np.frombuffer(a.data, b.spec.type.dtype).copy()
         found.append(value[0] if a.count is None and not isinstance(value, np.generic) else value)

@@ -79,7 +79,7 @@ GROUPS: Mapping[str, Callable[[], Iterable[Job]]] = {
 # --- files ----------------------------------------------------------------------------------------
 
 
-def _entry(job: Job, recording: Recording) -> dict[str, Any]:
+def entry_of(job: Job, recording: Recording) -> dict[str, Any]:
     return {"job": job.name, "cooperative": job.cooperative, "recording": to_json(recording)}
 
 
@@ -147,7 +147,7 @@ def prepare(folder: Path, groups: Iterable[str], limit: int | None) -> dict[str,
                 continue
             ready = settled(job)
             if ready is not None:
-                book.add(_entry(ready, replace(ready.recording, date="")))
+                book.add(entry_of(ready, replace(ready.recording, date="")))
         book.write()
         numbers[group] = len(book.entries)
         print(f"{group}: {numbers[group]} jobs", flush=True)
@@ -202,7 +202,7 @@ def _to_do(
     for n, job in enumerate(_read_jobs(jobs, group)):
         if limit is not None and n >= limit:
             return
-        yield job.name, lambda job=job: _entry(job, run_job(job, backend, date))
+        yield job.name, lambda job=job: entry_of(job, run_job(job, backend, date))
 
 
 def device_folder(backend: str) -> str:

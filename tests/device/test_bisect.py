@@ -27,7 +27,7 @@ from ptxsim.agreement.bisect import Parting
 from ptxsim.agreement.instrument import ENTRY, HEAD, PARAMETER, SLOT
 from ptxsim.cli import diff
 from ptxsim.cli.header import parse_header
-from ptxsim.cli.main import _parser
+from ptxsim.cli.main import make_parser
 from tests.device.sides import rewritten
 
 ROOT = Path(__file__).parents[2]
@@ -372,7 +372,7 @@ def test_findings_of_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[s
     path.write_text(head + LOOP)
     words = ["diff", str(path), "--bisect", "--state", "exit", "--format", "json"]
     other = rewritten(lambda t: t.replace("mul.lo.u32 %u, %i, %t", "add.u32 %u, %i, %t"))
-    assert diff.execute(_parser().parse_args(words), other) == 1
+    assert diff.execute(make_parser().parse_args(words), other) == 1
     report = json.loads(capsys.readouterr().out)
     outputs, state, first = report["findings"]
     assert {f["code"] for f in report["findings"]} == {"PTX371"}

@@ -21,7 +21,7 @@ from ptxsim.agreement import Backend, Shape, simulate, simulator
 from ptxsim.agreement.taint import approximate_sources, spread
 from ptxsim.agreement.values import close
 from ptxsim.cli import diff
-from ptxsim.cli.main import _parser, main
+from ptxsim.cli.main import main, make_parser
 from ptxsim.isa.record import Mods, Tolerance, registry
 from tests.device.sides import bits_changed, rewritten
 
@@ -77,7 +77,7 @@ def run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Run:
     def run(text: str, other: Backend, *options: str) -> tuple[int, dict[str, Any]]:
         path = tmp_path / "k.ptx"
         path.write_text(text)
-        args = _parser().parse_args(["diff", str(path), "--format", "json", *options])
+        args = make_parser().parse_args(["diff", str(path), "--format", "json", *options])
         code = diff.execute(args, other)
         return code, json.loads(capsys.readouterr().out)
 
@@ -171,7 +171,7 @@ class TestCommand:
         path = tmp_path / "k.ptx"
         path.write_text(TWO)
         with pytest.raises(ptxsim.UsageError, match="no GPU: reason"):
-            diff.execute(_parser().parse_args(["diff", str(path)]), absent)
+            diff.execute(make_parser().parse_args(["diff", str(path)]), absent)
 
     @pytest.mark.parametrize(
         ("options", "message"),
@@ -238,7 +238,7 @@ def test_a_trace_that_cannot_be_made_does_not_hide_the_difference(
     path.write_text(TWO)
     words = ["diff", str(path), "--state", "1", "--format", "concise"]
     other = bits_changed(2, add_to(1, 1))
-    assert diff.execute(_parser().parse_args(words), other) == 1
+    assert diff.execute(make_parser().parse_args(words), other) == 1
     told = capsys.readouterr()
     assert "1 of 64 elements of 'z' differ" in told.out
     assert told.err == "ptxsim: line 1 has no instruction of 'k'\n"

@@ -28,7 +28,7 @@ from ptxsim.agreement.recording import (
     to_json,
 )
 from ptxsim.cli import diff
-from ptxsim.cli.main import _parser, main
+from ptxsim.cli.main import main, make_parser
 from ptxsim.cli.replay import replay
 from tests.device import record
 from tests.device.instructions import instruction_jobs, samples
@@ -88,7 +88,7 @@ def record_text(tmp_path: Path) -> Record:
     def write(text: str, other: Any = simulator) -> tuple[Path, Path]:
         path, out = tmp_path / "k.ptx", tmp_path / "r.json"
         path.write_text(text)
-        args = _parser().parse_args(["diff", str(path), "--record", str(out), "--quiet"])
+        args = make_parser().parse_args(["diff", str(path), "--record", str(out), "--quiet"])
         diff.execute(args, a_gpu(other))
         return path, out
 
