@@ -193,6 +193,53 @@ class TestCommand:
         assert message in capsys.readouterr().err
 
 
+class TestAsForRun:
+    """What ``ptxsim run`` does with a launch beside launching it."""
+
+    def test_expected_bits(self, run: Run, tmp_path: Path) -> None:
+        z = np.arange(64, dtype=np.float32) / 4  # x = i / 8, z = x + x
+        np.save(tmp_path / "z.npy", z)
+        text = TWO.replace("// launch", "// out:    z = z.npy\n// launch")
+        assert run(text, simulator)[0] == 0
+        z[5] = 0
+        np.save(tmp_path / "z.npy", z)
+        for code, report in (
+            run(text, simulator),
+            run(TWO, simulator, "--expect", f"z={tmp_path / 'z.npy'}"),
+        ):
+            (f,) = report["findings"]
+            assert (code, f["class"], f["values"]["index"]) == (1, "mismatch", 5)
+
+    def test_expected_bits_hide_no_difference_of_the_gpu(self, run: Run, tmp_path: Path) -> None:
+        np.save(tmp_path / "z.npy", np.zeros(64, np.float32))
+        text = TWO.replace("// launch", "// out:    z = z.npy\n// launch")
+        _, report = run(text, bits_changed(2, add_to(37, 1)))
+        assert [f["class"] for f in report["findings"]] == ["mismatch", "hardware-mismatch"]
+
+    def test_a_baseline(self, run: Run, tmp_path: Path) -> None:
+        file = str(tmp_path / "known.json")
+        other = bits_changed(2, add_to(37, 1))
+        assert run(TWO, other, "--write-baseline", file)[0] == 1
+        assert run(TWO, other, "--baseline", file)[0] == 0
+
+    def test_a_launch_that_is_not_known_is_asked_for(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        path = tmp_path / "k.ptx"
+        path.write_text(TWO.replace("// launch:", "// no launch:"))
+        assert main(["diff", str(path)]) == 2
+        assert f"  ptxsim diff {path} --entry k --grid 1 --block 32" in capsys.readouterr().err
+
+    @pytest.mark.parametrize("seconds", ["x", "-1", "0.5"])
+    def test_a_time_that_is_none(
+        self, seconds: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        path = tmp_path / "k.ptx"
+        path.write_text(TWO)
+        assert main(["diff", str(path), f"--timeout={seconds}"]) == 2
+        assert "--timeout is a number that is not negative" in capsys.readouterr().err
+
+
 class TestReadme:
     """The walk-through, with the simulator in the place of a GPU."""
 
