@@ -220,10 +220,11 @@ def _output_json(o: RecordedOutput) -> dict[str, Any]:
 def load(path: str | Path) -> Recording:
     """The recording in a file; :class:`UsageError` says what is wrong with it."""
     try:
-        file = Path(path)
-        if file.stat().st_size > _FILE:
+        with open(path, "rb") as file:
+            data = file.read(_FILE + 1)
+        if len(data) > _FILE:
             raise UsageError(f"{path}: more than {_FILE >> 20} MiB are no recording")
-        tree = json.loads(file.read_text("utf-8"))
+        tree = json.loads(data.decode("utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
         raise UsageError(f"cannot read {path}: {reason}") from None

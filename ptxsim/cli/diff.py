@@ -63,6 +63,8 @@ def execute(args: argparse.Namespace, other: Backend | None = None) -> int:
 def _check(args: argparse.Namespace) -> None:
     if args.schedules is not None or args.backend != "sim":
         raise UsageError("--schedules and --backend have no meaning for diff")
+    if args.record == "-":
+        raise UsageError("--record needs a file")
     if args.replay is not None:
         for option in ("record", "bisect", "state", "grid", "block", "cluster", "smem", "arg",
                        "args", "entry", "target"):  # fmt: skip

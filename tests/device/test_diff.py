@@ -182,6 +182,8 @@ class TestCommand:
             (["--replay", "r.json", "--grid", "1"], "leave out --grid"),
             (["--replay", "r.json", "--record", "s.json"], "leave out --record"),
             (["--replay", "missing.json"], "cannot read missing.json"),
+            (["--replay", "."], "cannot read .: Is a directory"),
+            (["--record", "-"], "--record needs a file"),
         ],
     )
     def test_wrong_options(

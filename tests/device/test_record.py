@@ -29,6 +29,7 @@ from ptxsim.agreement.recording import (
     to_json,
 )
 from ptxsim.cli import diff
+from ptxsim.cli.elements import ELEMENT_TYPES
 from ptxsim.cli.main import main, make_parser
 from ptxsim.cli.replay import replay
 from tests.device import record
@@ -231,6 +232,11 @@ def packed(data: bytes) -> str:
 
 
 class TestFormat:
+    def test_types_are_those_of_the_command_line(self) -> None:
+        for token, type_ in ELEMENT_TYPES.items():
+            kept = output_of(token, np.zeros(3, type_.dtype))
+            assert Reference.of(kept).elements.dtype == type_.dtype, token
+
     def test_there_and_back(self) -> None:
         tree = recording_json()
         assert to_json(from_json(json.loads(json.dumps(tree)), "r")) == tree
