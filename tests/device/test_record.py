@@ -520,5 +520,5 @@ class TestScript:
             "corpus",
             "tensor-cores",
         } <= (set(record.GROUPS))
-        for paths in record._TESTS.values():
+        for paths in record.TESTS.values():
             assert all((record.ROOT / path).is_file() for path in paths)
