@@ -121,7 +121,14 @@ def launch_of(path: Path) -> tuple[ptxsim.Kernel, Any, Shape]:
 
 
 class TestText:
-    @pytest.mark.parametrize("path", KERNELS, ids=lambda p: p.stem)
+    @pytest.mark.parametrize(
+        "path",
+        [
+            # every second one by default: their kinds recur
+            pytest.param(p, id=p.stem, marks=[pytest.mark.slow] if n % 2 else [])
+            for n, p in enumerate(KERNELS)
+        ],
+    )
     def test_it_stays_clean_and_computes_the_same(self, path: Path) -> None:
         kernel, make, shape = launch_of(path)
         plain = make()
