@@ -13,7 +13,7 @@ import ptxsim
 from ptxsim.cli import main
 
 from .conftest import FakeGpu
-from .kernels import ADD, EMPTY, POKE, TRAP
+from .kernels import ADD, EMPTY, POKE
 from .test_execute import LOG
 
 HEADER = """\
