@@ -71,6 +71,13 @@ class Source:
         """Line ``number`` (from 1) without its end, or an empty string beyond the text."""
         return self.lines[number - 1].rstrip("\r") if 0 < number <= len(self.lines) else ""
 
+    def code_of(self, number: int) -> Span:
+        """What line ``number`` holds between the spaces around it; at least one column."""
+        text = self.line(number)
+        words = text.strip()
+        column = len(text) - len(text.lstrip()) + 1 if words else 1
+        return Span(number, column, number, column + max(len(words), 1))
+
 
 @dataclass(frozen=True, slots=True)
 class SourcePlace:

@@ -46,6 +46,8 @@ WHOLE, SAMPLES = 1 << 16, 1024
 #: Limits of what is read: the file, one buffer, entries of a list, a string.
 _FILE, _BUFFER, _ENTRIES, _STRING = 64 << 20, 2 << 30, 4352, 1 << 24
 _DATA = 64 << 20
+#: Names end up in words of the command line, where other characters would mean something.
+_NAME = re.compile(r"[A-Za-z_$%][\w$]*", re.ASCII)
 _DTYPES = {
     **{f"{kind}{8 * size}": f"{code}{size}" for kind, code in (("u", "u"), ("s", "i"), ("b", "u"))
        for size in (1, 2, 4, 8)},
@@ -218,10 +220,11 @@ def _output_json(o: RecordedOutput) -> dict[str, Any]:
 def load(path: str | Path) -> Recording:
     """The recording in a file; :class:`UsageError` says what is wrong with it."""
     try:
-        file = Path(path)
-        if file.stat().st_size > _FILE:
+        with open(path, "rb") as file:
+            data = file.read(_FILE + 1)
+        if len(data) > _FILE:
             raise UsageError(f"{path}: more than {_FILE >> 20} MiB are no recording")
-        tree = json.loads(file.read_text("utf-8"))
+        tree = json.loads(data.decode("utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
         raise UsageError(f"cannot read {path}: {reason}") from None
@@ -244,7 +247,7 @@ def from_json(tree: Any, where: str) -> Recording:
     except UnicodeDecodeError:
         raise UsageError(f"{where}: ptx is not UTF-8 text") from None
     found = Recording(
-        entry=top.string("entry"),
+        entry=top.name("entry"),
         target=top.string("target"),
         ptx_sha256=top.hash("ptx_sha256"),
         grid=top.dimensions("grid"),
@@ -274,6 +277,8 @@ def _read_argument(o: _Object) -> RecordedArgument:
     size = np.dtype(_DTYPES[type_]).itemsize
     count = None if o.tree.get("count") is None else o.integer("count", 1, _BUFFER // size)
     init = o.string("init") if "init" in o.tree else None
+    if init is not None and "@" in init:
+        raise UsageError(f"{o.where}: init names a file; a recording holds what was in it as data")
     data = None
     if "data" in o.tree:
         length = o.integer("bytes", 1, _DATA)
@@ -284,7 +289,7 @@ def _read_argument(o: _Object) -> RecordedArgument:
             raise UsageError(f"{o.where}: data does not have the hash sha256")
     if (init is None) == (data is None):
         raise UsageError(f"{o.where}: one of init and data is needed")
-    return RecordedArgument(o.string("name"), type_, count, init, data, o.hash("sha256"))
+    return RecordedArgument(o.name("name"), type_, count, init, data, o.hash("sha256"))
 
 
 def _read_output(o: _Object) -> RecordedOutput:
@@ -326,6 +331,12 @@ class _Object:
         value: str = self._get(name, str, "a string")
         if len(value) > 4096 or not value.isprintable():
             raise UsageError(f"{self.where}: {name} is too long, or not printable")
+        return value
+
+    def name(self, name: str) -> str:
+        value = self.string(name)
+        if not _NAME.fullmatch(value):
+            raise UsageError(f"{self.where}: {name} is no name of PTX")
         return value
 
     def hash(self, name: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..agreement import Provenance, Shape
-from ..agreement.recording import Reference
+from ..agreement.recording import Reference, digest
 from ..agreement.taint import Source
 from ..agreement.values import TOLERANT, close
 from ..report import FINDING_CODES, Finding
@@ -106,7 +105,7 @@ def _unsampled(
     """The finding of a buffer that differs somewhere, but at no place that is known."""
     if reference.places is None:
         return None
-    if hashlib.sha256(got.tobytes()).hexdigest() == reference.sha256:
+    if digest(got.tobytes()) == reference.sha256:
         return None
     every = np.arange(got.size, dtype=np.int64)
     if any(provenance.masks(parameter, got.nbytes, every, got.itemsize)):

@@ -1,4 +1,4 @@
-"""CUDA C++ for ``ptxsim run``: NVRTC makes PTX of it, findings go back to its lines."""
+"""CUDA C++ that is launched: NVRTC makes PTX of it, findings go back to its lines."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ class LineMap:
         """The report as one about the CUDA C++; findings that meet there become one."""
         log = FindingLog()
         for finding in report.findings:
-            log.add(self._finding(finding))
+            log.add(self.finding(finding))
         profile: dict[int, tuple[int, int]] = {}
         for number, (steps, lanes) in report.profile.items():
             line = self.line(number)
@@ -145,7 +145,8 @@ class LineMap:
         report.profile = dict(sorted(profile.items()))
         return report
 
-    def _finding(self, f: Finding) -> Finding:
+    def finding(self, f: Finding) -> Finding:
+        """A finding about the PTX as one about the CUDA C++."""
         line, column = self.place(f.line, f.column)
         other, other_column = self.place(f.other_line or 0, f.other_column)
         ordering = None if f.ordering is None else self._words(f.ordering)

@@ -7,15 +7,15 @@ import json
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import PtxError, UsageError
-from . import run
+from .launch_options import add_launch_options, check_launch_options
 
 if TYPE_CHECKING:
     from ..agreement import Backend, Provenance, Shape
     from ..agreement.recording import Recording, Reference
+    from ..api import Module
     from ..report import Finding, Report
     from .known import Known
     from .plan import Plan
@@ -30,7 +30,7 @@ given as for ptxsim run; --schedules and --backend have no meaning here."""
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options: those of ``ptxsim run``, and those of the comparison."""
-    run.add_arguments(parser)
+    add_launch_options(parser)
     group = parser.add_argument_group("comparison")
     group.add_argument("--bisect", action="store_true",
                        help="also find the first instruction whose result differs")  # fmt: skip
@@ -44,54 +44,46 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace, other: Backend | None = None) -> int:
     """Run the command; ``other`` launches in place of the GPU."""
     from ..agreement import gpu
-    from .check import assemble_text
-    from .files import read_text
-    from .header import parse_header, parse_size
-    from .plan import make_plan
+    from .loading import load
+    from .outcome import show_invalid
 
     _check(args)
-    run._check_options(args)
-    for name in ("max_instructions", "jobs", "print_limit", "timeout"):
-        text = getattr(args, name)
-        option = f"--{name.replace('_', '-')}"
-        setattr(args, name, None if text is None else parse_size(text, option))
-    name, text = read_text(args.file)
-    folder = Path() if args.file == "-" else Path(args.file).parent
-    recording = None if args.replay is None else _load(args, text)
+    check_launch_options(args)
+    recording = None if args.replay is None else _launch_of_recording(args)
     try:
-        known = run._known(args, text, name)
-        header = parse_header(text, name, folder)
-        module = assemble_text(text, name, run._target(args, header))
-    except PtxError as error:
-        return run._invalid(args, error)
-    plan = make_plan(args, module, header)
-    if plan is None:
-        return 2
-    try:
-        return _carry_out(args, plan, known, recording, other or gpu)
-    except PtxError as error:  # of the assembler in the driver of a GPU
-        return run._invalid(args, error)
+        loaded = load(args)
+        if recording is not None:
+            _check_text(args, loaded.module, recording)
+        plan = loaded.plan(args)
+        return 2 if plan is None else _carry_out(args, plan, loaded.known, recording, other or gpu)
+    except PtxError as error:  # also of the assembler in the driver of a GPU
+        return show_invalid(args, error)
 
 
 def _check(args: argparse.Namespace) -> None:
     if args.schedules is not None or args.backend != "sim":
         raise UsageError("--schedules and --backend have no meaning for diff")
+    if args.record == "-":
+        raise UsageError("--record needs a file")
     if args.replay is not None:
         for option in ("record", "bisect", "state", "grid", "block", "cluster", "smem", "arg",
                        "args", "entry", "target"):  # fmt: skip
             if getattr(args, option):
                 raise UsageError(f"--replay takes the launch from its file: leave out --{option}")
-    if args.state is not None and args.state != "exit" and not args.state.isdecimal():
-        raise UsageError(f"--state is a line or 'exit', not '{args.state}'")
+    if args.state is not None and args.state != "exit":
+        from .cuda import is_cuda
+
+        if is_cuda(args.file):
+            raise UsageError("--state of CUDA C++ is 'exit': a line of it is no place in the PTX")
+        if not (args.state.isascii() and args.state.isdecimal() and len(args.state) <= 9):
+            raise UsageError(f"--state is a line or 'exit', not '{args.state}'")
 
 
-def _load(args: argparse.Namespace, text: str) -> Recording:
+def _launch_of_recording(args: argparse.Namespace) -> Recording:
     """Read the recording; its launch takes the place of options."""
-    from ..agreement.recording import digest, load
+    from ..agreement.recording import load
 
     r = load(args.replay)
-    if digest(text) != r.ptx_sha256:
-        raise UsageError(f"{args.replay} was recorded from another text than {args.file}")
     args.entry, args.target = r.entry, r.target
     for name in ("grid", "block", "cluster"):
         value = getattr(r, name)
@@ -100,6 +92,15 @@ def _load(args: argparse.Namespace, text: str) -> Recording:
     # in place of what is recorded as bytes zeros are named here, and never used
     args.arg = [a.spec if a.init is not None else a.spec + "0" for a in r.arguments]
     return r
+
+
+def _check_text(args: argparse.Namespace, module: Module, recording: Recording) -> None:
+    from ..agreement.recording import digest
+    from .cuda import is_cuda
+
+    if digest(module.source.text) != recording.ptx_sha256:
+        made = "; what NVRTC makes of it may have changed" if is_cuda(args.file) else ""
+        raise UsageError(f"{args.replay} was recorded from another text than {args.file}{made}")
 
 
 def _carry_out(
@@ -111,7 +112,7 @@ def _carry_out(
 ) -> int:
     """Launch, compare, and show the results."""
     from ..agreement import Shape, simulate
-    from .files import save_npy
+    from .outcome import finish, mismatches
 
     shape = Shape(plan.grid, plan.block, plan.cluster, plan.smem, {
         "tools": f"{args.tool},advice" if args.stats else args.tool,
@@ -121,24 +122,18 @@ def _carry_out(
     arguments = _arguments(plan, recording)
     report, provenance = simulate(plan.kernel, arguments, shape)
     _name_outputs(plan, arguments, report)
-    known.apply(report)
+    report = known.apply(plan.placed(report, known.source.name))
     # what a faulty launch does on a GPU is evidence of nothing, and may cost it its context
     if report.clean and not report.stopped:
+        expected = mismatches(plan, report)
         if recording is not None:
             answer = {name: recording.reference(name) for name in recording.outputs}
             device = recording.device.name
-            known.add(report, _compare(plan, report, answer, provenance, shape,
-                                       f"the recording of {device}"))  # fmt: skip
+            found = _compare(plan, report, answer, provenance, shape, f"the recording of {device}")
         else:
-            _ask(args, plan, known, report, provenance, shape, other)
-    for binding, path in plan.written:
-        save_npy(path, report.outputs[binding.name].array)
-    run._write_documents(args, report, plan.module.source)
-    if "-" not in (args.json, args.html):
-        run._show(args, plan, report, known)
-        if args.format in ("full", "concise") and not args.quiet:
-            sys.stdout.write(_summary(report, recording))
-    return run._exit_code(report, args.strict)
+            found = _ask(args, plan, report, provenance, shape, other)
+        known.add(report, [*expected, *plan.placed_findings(found)])
+    return finish(args, plan, known, report, _summary(report, recording))
 
 
 def _summary(report: Report, recording: Recording | None) -> str:
@@ -155,13 +150,12 @@ def _summary(report: Report, recording: Recording | None) -> str:
 def _ask(
     args: argparse.Namespace,
     plan: Plan,
-    known: Known,
     report: Report,
     provenance: Provenance,
     shape: Shape,
     other: Backend,
-) -> None:
-    """Launch on the other side and put what is different there into the report."""
+) -> list[Finding]:
+    """Launch on the other side: what is different there, and inside if that is asked for."""
     from ..agreement.recording import Reference
     from .inside import parting, states
 
@@ -169,15 +163,14 @@ def _ask(
     arguments = _arguments(plan, None)
     told = other(plan.kernel, arguments, shape)
     if not told.clean or told.stopped:
-        known.add(report, [replace(f, message=f"on the GPU: {f.message}") for f in told.findings])
-        return
+        return [replace(f, message=f"on the GPU: {f.message}") for f in told.findings]
     if args.record is not None:
         _record(args, plan, shape, inputs, arguments, told)
     answer = {
         b.name: Reference(value.reshape(-1), None, "")
         for b, value in zip(plan.bindings, arguments, strict=True) if b.is_buffer
     }  # fmt: skip
-    known.add(report, _compare(plan, report, answer, provenance, shape, "the GPU"))
+    found = _compare(plan, report, answer, provenance, shape, "the GPU")
 
     def make() -> list[Any]:
         return _arguments(plan, None)
@@ -185,11 +178,12 @@ def _ask(
     try:
         if args.state is not None:
             line = None if args.state == "exit" else int(args.state)
-            known.add(report, states(plan.kernel, make, shape, other, line))
+            found += states(plan.kernel, make, shape, other, line)
         if args.bisect:
-            known.add(report, parting(plan.kernel, make, shape, other))
+            found += parting(plan.kernel, make, shape, other)
     except UsageError as error:  # what was found so far is worth a report
         print(f"ptxsim: {error}", file=sys.stderr)
+    return found
 
 
 def _arguments(plan: Plan, recording: Recording | None) -> list[Any]:
@@ -200,6 +194,8 @@ def _arguments(plan: Plan, recording: Recording | None) -> list[Any]:
 
     if recording is None:
         return [b.make() for b in plan.bindings]
+    if [b.name for b in plan.bindings] != [a.name for a in recording.arguments]:
+        raise UsageError("the arguments of the recording are not in the order of the parameters")
     found: list[Any] = []
     for b, a in zip(plan.bindings, recording.arguments, strict=True):
         if a.data is None:
@@ -209,6 +205,9 @@ def _arguments(plan: Plan, recording: Recording | None) -> list[Any]:
                 raise UsageError(f"'{a.name}' = {a.init} is not what it was when recorded")
         else:
             value = a.data
+            if a.count is None and len(value) != b.spec.type.size:
+                raise UsageError(f"'{a.name}' is recorded with {len(value)} bytes, {b.spec.type}"
+                                 f" has {b.spec.type.size}")  # fmt: skip
             if b.is_buffer or a.count is None:
                 value = np.frombuffer(a.data, b.spec.type.dtype).copy()
         found.append(value[0] if a.count is None and not isinstance(value, np.generic) else value)

@@ -45,7 +45,8 @@ def states(
     where = "at the end" if line is None else f"before line {line}"
     shown = "; ".join(_shown(d) for d in found[:_MOST])
     more = f"; and {len(found) - _MOST} more" if len(found) > _MOST else ""
-    message = f"{len(found)} registers differ {where}: {shown}{more}"
+    what = "1 register differs" if len(found) == 1 else f"{len(found)} registers differ"
+    message = f"{what} {where}: {shown}{more}"
     return [_finding(message, line or 0, 0, found[0].thread, shape)]
 
 

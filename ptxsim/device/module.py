@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ..diagnostics import Diagnostic, Severity, Source, Span
+from ..diagnostics import Diagnostic, Source, Span
+from ..nvidia.assembler import parse_messages
 from .bindings import Driver, DriverError
 
 __all__ = ["CODES", "Refused", "jit_diagnostics", "load_module"]
@@ -23,13 +24,6 @@ _ABOUT_MACHINE = {
 }
 
 _LOG_BYTES = 1 << 16
-#: ``ptxas application ptx input, line 7; error   : Unknown symbol 'x'``
-_MESSAGE = re.compile(
-    r"^ptxas[^\n;]*?(?:line\s+(?P<line>\d+);)?\s*(?P<kind>error|fatal|warning)\s*:\s*(?P<text>.+)$",
-    re.MULTILINE,
-)
-#: What ptxas says when it has said everything.
-_SUMMARY = "Ptx assembly aborted"
 
 
 class Refused(Exception):
@@ -69,23 +63,16 @@ def _refused(error: DriverError, said: str, text: str) -> Refused:
 
 
 def jit_diagnostics(log: str, text: str) -> tuple[Diagnostic, ...]:
-    """The messages of an assembler's log; each covers the line that it names.
+    """The errors of an assembler's log; each covers the line that it names.
 
     >>> jit_diagnostics("ptxas application ptx input, line 2; error   : No.", "a\\n  b")[0].span
     Span(line=2, column=3, end_line=2, end_column=4)
     """
     source = Source("", text)
-    found = [
-        Diagnostic(
-            "PTX190",
-            m["text"].strip(),
-            _line_span(source, int(m["line"] or _line_of(m["text"], source))),
-            Severity.WARNING if m["kind"] == "warning" else Severity.ERROR,
-        )
-        for m in _MESSAGE.finditer(log)
-    ]
-    said = [d for d in found if not d.message.startswith(_SUMMARY)]
-    return tuple(said or found)
+    return tuple(
+        Diagnostic("PTX190", m.text, source.code_of(m.line or _line_of(m.text, source)))
+        for m in parse_messages(log)
+    )
 
 
 def _line_of(message: str, source: Source) -> int:
@@ -95,10 +82,3 @@ def _line_of(message: str, source: Source) -> int:
         return 1
     word = re.compile(rf"(?<![\w$%]){re.escape(name[1])}(?![\w$])")
     return next((n for n, line in enumerate(source.lines, 1) if word.search(line)), 1)
-
-
-def _line_span(source: Source, number: int) -> Span:
-    line = source.line(number)
-    words = line.strip()
-    column = line.find(words) + 1 if words else 1
-    return Span(number, column, number, column + max(len(words), 1))

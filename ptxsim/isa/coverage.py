@@ -10,7 +10,7 @@ from .record import STAND_IN, Form, Instruction, OperandSpec, registry
 __all__ = ["coverage_table", "describe"]
 
 
-def _floor_text(floor: Floor) -> str:
+def floor_text(floor: Floor) -> str:
     if floor is ANY:
         return ""
     parts = []
@@ -39,7 +39,7 @@ def coverage_table() -> list[dict[str, Any]]:
                 "section": records[0].isa,
                 "modelled": modelled,
                 "unsupported": len(forms) - modelled,
-                "floor": _floor_text(records[0].floor),
+                "floor": floor_text(records[0].floor),
                 "approximate": any(r.approximate for r in records),
             }
         )
@@ -57,7 +57,7 @@ def _operand_text(o: OperandSpec) -> str:
     return text + "|p" * o.pair
 
 
-def _form_text(record: Instruction, form: Form) -> str:
+def form_text(record: Instruction, form: Form) -> str:
     words = []
     for slot in form.slots:
         text = (
@@ -70,7 +70,7 @@ def _form_text(record: Instruction, form: Form) -> str:
             text = _operand_text(o)
             operands.append(f"[, {text}]" if o.optional or o.needs else text)
     line = f"  {record.name}{''.join(words)} {', '.join(operands)};".replace(", [, ", "[, ")
-    notes = [t for t in (_floor_text(form.floor), form.unsupported) if t]
+    notes = [t for t in (floor_text(form.floor), form.unsupported) if t]
     return line + (f"  // {'; '.join(notes)}" if notes else "")
 
 
@@ -83,10 +83,10 @@ def describe(name: str) -> str | None:
         lines.append(f"{name}: {(record.__doc__ or '').splitlines()[0]}")
         lines.append(f"  PTX ISA, {record.isa}")
         if record.floor is not ANY:
-            lines.append(f"  needs {_floor_text(record.floor)}")
+            lines.append(f"  needs {floor_text(record.floor)}")
         if record.traps:
             lines.append(f"  findings: {', '.join(record.traps)}")
         if record.approximate:
             lines.append("  approximate: within the documented error, not bit-exact")
-        lines += [_form_text(record, f) for f in record.forms]
+        lines += [form_text(record, f) for f in record.forms]
     return "\n".join(lines) + "\n"

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from ..targets import Floor
-from .coverage import _floor_text, _form_text, coverage_table
+from .coverage import coverage_table, floor_text, form_text
 from .record import Form, Instruction, registry
 
 __all__ = ["coverage_page"]
@@ -85,7 +85,7 @@ def _family_part(name: str, records: Sequence[Instruction]) -> Iterator[str]:
     rows = []
     for record in records:
         executed, checked = _counts([record])
-        since = _floor_text(record.floor)
+        since = floor_text(record.floor)
         summary = (record.__doc__ or "").splitlines()[0].replace("``", "`")
         counts = str(executed), str(checked)
         rows.append((f"`{record.name}`", summary, *counts, since, _results(record)))
@@ -94,7 +94,7 @@ def _family_part(name: str, records: Sequence[Instruction]) -> Iterator[str]:
     yield "\n<details><summary>forms</summary>\n\n```text\n"
     for record in records:
         for form in record.forms:
-            yield _form_text(record, form).strip() + _word_floors(form) + "\n"
+            yield form_text(record, form).strip() + _word_floors(form) + "\n"
     yield "```\n\n</details>\n"
 
 
@@ -103,9 +103,9 @@ def _word_floors(form: Form) -> str:
     needs: dict[Floor, list[str]] = defaultdict(list)
     for slot in form.slots:
         for word, floor in slot.floors.items():
-            if _floor_text(floor):
+            if floor_text(floor):
                 needs[floor].append(f".{word}")
-    texts = [f"{' '.join(words)}: {_floor_text(floor)}" for floor, words in needs.items()]
+    texts = [f"{' '.join(words)}: {floor_text(floor)}" for floor, words in needs.items()]
     return "".join(f"\n    // {text}" for text in texts)
 
 

@@ -8,13 +8,18 @@ import sys
 import types
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from ptxsim.cli import main
+import ptxsim
+from ptxsim.agreement import Backend, simulator
+from ptxsim.cli import diff, main
 from ptxsim.cli.cuda import LineMap, messages
+from ptxsim.cli.main import make_parser
 from ptxsim.diagnostics import Severity, Source
 from ptxsim.syntax.line_table import LineTable
+from tests.device.sides import rewritten
 
 Capture = pytest.CaptureFixture[str]
 
@@ -237,6 +242,48 @@ class TestRun:
                                  ".target sm_80\n.visible .entry k() { ret; }\n")  # fmt: skip
         assert main(["run", "k.ptx"]) == 0
         assert capsys.readouterr().out == "k.ptx: 'k' on sm_90: clean\n"
+
+
+class TestDiff:
+    """``ptxsim diff FILE.cu``, with a simulator that differs in the place of a GPU."""
+
+    def diff(self, other: Backend, *options: str) -> int:
+        words = ["diff", "k.cu", "--arg", "y=u32[64]:undef", *options]
+        return diff.execute(make_parser().parse_args(words), other)
+
+    def test_a_difference_stands_in_the_cuda_text(self, fake: Fake, capsys: Capture) -> None:
+        fake()
+        other = rewritten(lambda t: t.replace("mad.lo.s32 %r3, %r1, 32", "mad.lo.s32 %r3, %r1, 16"))
+
+        def silent(*launch: Any) -> ptxsim.Report:
+            report = other(*launch)
+            report.findings = ()
+            return report
+
+        assert self.diff(silent, "--bisect", "--format", "concise") == 1
+        out = capsys.readouterr().out.splitlines()
+        assert out[0].startswith("k.cu:5:5: hardware-mismatch: ")
+        assert out[1].startswith("k.cu:4:5: hardware-mismatch: mad.lo.s32 is the first instruction")
+        assert out[2:] == ["k.cu: 'k' on sm_80: hardware-mismatch (2 errors)",
+                           "compared with the GPU: y"]  # fmt: skip
+
+    def test_recorded_and_compared(self, fake: Fake, capsys: Capture) -> None:
+        fake()
+        assert self.diff(simulator, "--record", "r.json") == 0
+        assert main(["diff", "k.cu", "--replay", "r.json"]) == 0
+        fake(ptx=PTX + "// another version\n")
+        assert main(["diff", "k.cu", "--replay", "r.json"]) == 2
+        told = capsys.readouterr().err
+        assert told == (
+            "ptxsim: r.json was recorded from another text than k.cu; what NVRTC makes of it may"
+            " have changed\n"
+        )
+
+    def test_a_line_of_it_is_no_place_for_registers(self, fake: Fake, capsys: Capture) -> None:
+        fake()
+        assert main(["diff", "k.cu", "--state", "5"]) == 2
+        assert "--state of CUDA C++ is 'exit'" in capsys.readouterr().err
+        assert self.diff(simulator, "--state", "exit") == 0
 
 
 class TestErrors:

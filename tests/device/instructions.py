@@ -21,7 +21,7 @@ from ptxsim.targets import Floor
 from tests.device.jobs import Job, job_of
 from tests.isa.form_samples import sample_words
 
-__all__ = ["Sample", "instruction_jobs", "samples"]
+__all__ = ["Sample", "instruction_jobs", "instruction_names", "samples"]
 
 THREADS = 256
 _PER_KERNEL = 16
@@ -174,12 +174,21 @@ def _kernel(group: list[Sample]) -> ptxsim.Kernel:
     return ptxsim.assemble(text).kernel()
 
 
+def _records() -> Iterator[Instruction]:
+    found = registry.records()
+    return (r for r in found if isinstance(r, Pure) and r.name not in _ADDRESSES)
+
+
+def instruction_names() -> list[str]:
+    """The names of the instructions that compute."""
+    return sorted({record.name for record in _records()})
+
+
 def samples(tries: int = 6, names: frozenset[str] | None = None) -> Iterator[Sample]:
     """Instructions that ptxsim assembles, each opcode once."""
     seen = set()
-    for record in registry.records():
-        wanted = names is None or record.name in names
-        if not isinstance(record, Pure) or not wanted or record.name in _ADDRESSES:
+    for record in _records():
+        if names is not None and record.name not in names:
             continue
         for form in record.forms:
             if form.unsupported:

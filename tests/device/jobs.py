@@ -33,7 +33,16 @@ from ptxsim.cli.elements import ELEMENT_TYPES
 from ptxsim.cli.header import parse_header
 from ptxsim.cli.replay import arguments_of
 
-__all__ = ["Job", "captured", "file_jobs", "job_of", "run_job", "settled"]
+__all__ = [
+    "Job",
+    "captured",
+    "clean_files",
+    "file_job",
+    "file_jobs",
+    "job_of",
+    "run_job",
+    "settled",
+]
 
 ROOT = Path(__file__).parents[2]
 NOBODY = Device("", (), "")
@@ -150,7 +159,8 @@ def run_job(job: Job, backend: Backend, date: str) -> Recording:
 # --- where jobs come from -------------------------------------------------------------------------
 
 
-def _clean_files() -> Iterator[tuple[str, Path]]:
+def clean_files() -> Iterator[tuple[str, Path]]:
+    """Kernels in files that are correct, each with its group."""
     for folder in ("cases", "litmus"):
         table = (ROOT / "tests" / folder / "index.tsv").read_text().splitlines()
         for row in csv.DictReader(table, delimiter="\t"):
@@ -162,21 +172,26 @@ def _clean_files() -> Iterator[tuple[str, Path]]:
         yield "golden", path
 
 
+def file_job(group: str, path: Path) -> Job | None:
+    """The job of a kernel in a file whose header says how it is launched; None without that."""
+    text = path.read_text()
+    header = parse_header(text, path.name, path.parent)
+    grid, block = header.launch.grid, header.launch.block
+    if grid is None or block is None:
+        return None  # goldens of cooperative matrices: their tests launch them
+    kernel = ptxsim.assemble(text, name=path.name).kernel(header.launch.entry)
+    shape = Shape(grid, block, header.launch.cluster, header.launch.smem or 0)
+    types = [spec.type.token if spec.count else None for spec in header.args]
+    return job_of(
+        group, path.stem, kernel, [s.make() for s in header.args], shape, types=types,
+        cooperative=group == "litmus" and grid != (1, 1, 1),
+    )  # fmt: skip
+
+
 def file_jobs() -> Iterator[Job]:
-    """Kernels in files whose header says how they are launched."""
-    for group, path in _clean_files():
-        text = path.read_text()
-        header = parse_header(text, path.name, path.parent)
-        grid, block = header.launch.grid, header.launch.block
-        if grid is None or block is None:
-            continue  # goldens of cooperative matrices: their tests launch them
-        kernel = ptxsim.assemble(text, name=path.name).kernel(header.launch.entry)
-        shape = Shape(grid, block, header.launch.cluster, header.launch.smem or 0)
-        types = [spec.type.token if spec.count else None for spec in header.args]
-        yield job_of(
-            group, path.stem, kernel, [s.make() for s in header.args], shape, types=types,
-            cooperative=group == "litmus" and grid != (1, 1, 1),
-        )  # fmt: skip
+    """The jobs of all these files."""
+    found = (file_job(group, path) for group, path in clean_files())
+    return (job for job in found if job is not None)
 
 
 @contextlib.contextmanager

@@ -36,7 +36,7 @@ __all__ = ["GROUPS", "main", "read_entries"]
 
 #: Tests whose launches are taken over, by group: instructions that are no functions of operands,
 #: kernels that compilers made, the tensor cores, and cooperative matrices.
-_TESTS: Mapping[str, tuple[str, ...]] = {
+TESTS: Mapping[str, tuple[str, ...]] = {
     "tensor-cores": ("tests/isa/test_tensor_core_vectors.py",),
     "matrices": ("tests/isa/test_matrix_multiply.py", "tests/isa/test_warp_matrix.py",
                  "tests/isa/test_wmma.py", "tests/isa/test_sparse.py"),
@@ -57,7 +57,7 @@ def _of_tests(group: str) -> Iterator[Job]:
     with captured(group, 1 << 15 if group == "cooperative" else 1 << 18) as jobs:
         pytest.main(
             ["-q", "-p", "no:cacheprovider", "--rootdir", str(ROOT), "--no-header", "--no-summary",
-             *(str(ROOT / path) for path in _TESTS[group])]
+             *(str(ROOT / path) for path in TESTS[group])]
         )  # fmt: skip
     yield from jobs
 
@@ -72,14 +72,14 @@ GROUPS: Mapping[str, Callable[[], Iterable[Job]]] = {
     "examples": lambda: _of_files("examples"),
     "golden": lambda: _of_files("golden"),
     "instructions": instruction_jobs,
-    **{group: (lambda group=group: _of_tests(group)) for group in _TESTS},
+    **{group: (lambda group=group: _of_tests(group)) for group in TESTS},
 }
 
 
 # --- files ----------------------------------------------------------------------------------------
 
 
-def _entry(job: Job, recording: Recording) -> dict[str, Any]:
+def entry_of(job: Job, recording: Recording) -> dict[str, Any]:
     return {"job": job.name, "cooperative": job.cooperative, "recording": to_json(recording)}
 
 
@@ -147,7 +147,7 @@ def prepare(folder: Path, groups: Iterable[str], limit: int | None) -> dict[str,
                 continue
             ready = settled(job)
             if ready is not None:
-                book.add(_entry(ready, replace(ready.recording, date="")))
+                book.add(entry_of(ready, replace(ready.recording, date="")))
         book.write()
         numbers[group] = len(book.entries)
         print(f"{group}: {numbers[group]} jobs", flush=True)
@@ -202,7 +202,7 @@ def _to_do(
     for n, job in enumerate(_read_jobs(jobs, group)):
         if limit is not None and n >= limit:
             return
-        yield job.name, lambda job=job: _entry(job, run_job(job, backend, date))
+        yield job.name, lambda job=job: entry_of(job, run_job(job, backend, date))
 
 
 def device_folder(backend: str) -> str:

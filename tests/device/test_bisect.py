@@ -27,7 +27,7 @@ from ptxsim.agreement.bisect import Parting
 from ptxsim.agreement.instrument import ENTRY, HEAD, PARAMETER, SLOT
 from ptxsim.cli import diff
 from ptxsim.cli.header import parse_header
-from ptxsim.cli.main import _parser
+from ptxsim.cli.main import make_parser
 from tests.device.sides import rewritten
 
 ROOT = Path(__file__).parents[2]
@@ -121,7 +121,14 @@ def launch_of(path: Path) -> tuple[ptxsim.Kernel, Any, Shape]:
 
 
 class TestText:
-    @pytest.mark.parametrize("path", KERNELS, ids=lambda p: p.stem)
+    @pytest.mark.parametrize(
+        "path",
+        [
+            # every second one by default: their kinds recur
+            pytest.param(p, id=p.stem, marks=[pytest.mark.slow] if n % 2 else [])
+            for n, p in enumerate(KERNELS)
+        ],
+    )
     def test_it_stays_clean_and_computes_the_same(self, path: Path) -> None:
         kernel, make, shape = launch_of(path)
         plain = make()
@@ -276,7 +283,7 @@ class TestParting:
         )  # fmt: skip
         assert (found.thread, found.step, found.simulator, found.device) == (1, 4, 0, 1)
 
-    @pytest.mark.parametrize("capacity", [3, 7, 1000])
+    @pytest.mark.parametrize("capacity", [5, 1000])
     def test_a_later_turn_of_a_loop_in_any_window(self, capacity: int) -> None:
         # min(i, 3) * t differs at i = 4 alone: 4 results before the loop, 4 in each turn
         found = part(
@@ -372,7 +379,7 @@ def test_findings_of_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[s
     path.write_text(head + LOOP)
     words = ["diff", str(path), "--bisect", "--state", "exit", "--format", "json"]
     other = rewritten(lambda t: t.replace("mul.lo.u32 %u, %i, %t", "add.u32 %u, %i, %t"))
-    assert diff.execute(_parser().parse_args(words), other) == 1
+    assert diff.execute(make_parser().parse_args(words), other) == 1
     report = json.loads(capsys.readouterr().out)
     outputs, state, first = report["findings"]
     assert {f["code"] for f in report["findings"]} == {"PTX371"}

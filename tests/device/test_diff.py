@@ -21,7 +21,7 @@ from ptxsim.agreement import Backend, Shape, simulate, simulator
 from ptxsim.agreement.taint import approximate_sources, spread
 from ptxsim.agreement.values import close
 from ptxsim.cli import diff
-from ptxsim.cli.main import _parser, main
+from ptxsim.cli.main import main, make_parser
 from ptxsim.isa.record import Mods, Tolerance, registry
 from tests.device.sides import bits_changed, rewritten
 
@@ -77,7 +77,7 @@ def run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Run:
     def run(text: str, other: Backend, *options: str) -> tuple[int, dict[str, Any]]:
         path = tmp_path / "k.ptx"
         path.write_text(text)
-        args = _parser().parse_args(["diff", str(path), "--format", "json", *options])
+        args = make_parser().parse_args(["diff", str(path), "--format", "json", *options])
         code = diff.execute(args, other)
         return code, json.loads(capsys.readouterr().out)
 
@@ -171,7 +171,7 @@ class TestCommand:
         path = tmp_path / "k.ptx"
         path.write_text(TWO)
         with pytest.raises(ptxsim.UsageError, match="no GPU: reason"):
-            diff.execute(_parser().parse_args(["diff", str(path)]), absent)
+            diff.execute(make_parser().parse_args(["diff", str(path)]), absent)
 
     @pytest.mark.parametrize(
         ("options", "message"),
@@ -182,6 +182,8 @@ class TestCommand:
             (["--replay", "r.json", "--grid", "1"], "leave out --grid"),
             (["--replay", "r.json", "--record", "s.json"], "leave out --record"),
             (["--replay", "missing.json"], "cannot read missing.json"),
+            (["--replay", "."], "cannot read .: Is a directory"),
+            (["--record", "-"], "--record needs a file"),
         ],
     )
     def test_wrong_options(
@@ -191,6 +193,53 @@ class TestCommand:
         path.write_text(TWO)
         assert main(["diff", str(path), *options]) == 2
         assert message in capsys.readouterr().err
+
+
+class TestAsForRun:
+    """What ``ptxsim run`` does with a launch beside launching it."""
+
+    def test_expected_bits(self, run: Run, tmp_path: Path) -> None:
+        z = np.arange(64, dtype=np.float32) / 4  # x = i / 8, z = x + x
+        np.save(tmp_path / "z.npy", z)
+        text = TWO.replace("// launch", "// out:    z = z.npy\n// launch")
+        assert run(text, simulator)[0] == 0
+        z[5] = 0
+        np.save(tmp_path / "z.npy", z)
+        for code, report in (
+            run(text, simulator),
+            run(TWO, simulator, "--expect", f"z={tmp_path / 'z.npy'}"),
+        ):
+            (f,) = report["findings"]
+            assert (code, f["class"], f["values"]["index"]) == (1, "mismatch", 5)
+
+    def test_expected_bits_hide_no_difference_of_the_gpu(self, run: Run, tmp_path: Path) -> None:
+        np.save(tmp_path / "z.npy", np.zeros(64, np.float32))
+        text = TWO.replace("// launch", "// out:    z = z.npy\n// launch")
+        _, report = run(text, bits_changed(2, add_to(37, 1)))
+        assert [f["class"] for f in report["findings"]] == ["mismatch", "hardware-mismatch"]
+
+    def test_a_baseline(self, run: Run, tmp_path: Path) -> None:
+        file = str(tmp_path / "known.json")
+        other = bits_changed(2, add_to(37, 1))
+        assert run(TWO, other, "--write-baseline", file)[0] == 1
+        assert run(TWO, other, "--baseline", file)[0] == 0
+
+    def test_a_launch_that_is_not_known_is_asked_for(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        path = tmp_path / "k.ptx"
+        path.write_text(TWO.replace("// launch:", "// no launch:"))
+        assert main(["diff", str(path)]) == 2
+        assert f"  ptxsim diff {path} --entry k --grid 1 --block 32" in capsys.readouterr().err
+
+    @pytest.mark.parametrize("seconds", ["x", "-1", "0.5"])
+    def test_a_time_that_is_none(
+        self, seconds: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        path = tmp_path / "k.ptx"
+        path.write_text(TWO)
+        assert main(["diff", str(path), f"--timeout={seconds}"]) == 2
+        assert "--timeout is a number that is not negative" in capsys.readouterr().err
 
 
 class TestReadme:
@@ -238,7 +287,7 @@ def test_a_trace_that_cannot_be_made_does_not_hide_the_difference(
     path.write_text(TWO)
     words = ["diff", str(path), "--state", "1", "--format", "concise"]
     other = bits_changed(2, add_to(1, 1))
-    assert diff.execute(_parser().parse_args(words), other) == 1
+    assert diff.execute(make_parser().parse_args(words), other) == 1
     told = capsys.readouterr()
     assert "1 of 64 elements of 'z' differ" in told.out
     assert told.err == "ptxsim: line 1 has no instruction of 'k'\n"

@@ -277,7 +277,6 @@ class TestLog:
         result = execute(Driver(FakeDriver(log=LOG)), empty())
         assert [(d.code, d.message, str(d.span), d.severity.value) for d in result.diagnostics] == [
             ("PTX190", "Unknown symbol 'nowhere'", "6:5", "error"),
-            ("PTX190", "something odd", "7:1", "warning"),
         ]
         assert result.refusal == "" and result.findings == ()
 

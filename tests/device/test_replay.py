@@ -14,7 +14,7 @@ from ptxsim.agreement import simulator
 from ptxsim.agreement.recording import from_json
 from ptxsim.cli.replay import replay
 from tests.device.jobs import file_jobs, run_job, settled
-from tests.device.record import _entry, read_entries
+from tests.device.record import entry_of, read_entries
 from tests.device.sides import bits_changed
 from tests.device.sweeps import SWEEPS, answer_from_json, answer_to_json, ask, compare
 from tests.numerics.tensor_core_vectors import outputs
@@ -66,7 +66,7 @@ class TestTheJudgeCanFail:
             bits[0] ^= changes.get("bit", 0)
 
         return json.loads(
-            json.dumps(_entry(job, run_job(job, bits_changed(1, change), "2026-01-02")))
+            json.dumps(entry_of(job, run_job(job, bits_changed(1, change), "2026-01-02")))
         )
 
     def test_right(self) -> None:
