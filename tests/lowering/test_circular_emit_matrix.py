@@ -45,7 +45,7 @@ _KINDS = {
     "tf32 across": Tiles("f32", held="tf32", shape=(16, 8, 8), a_across=True, b_across=True),
     "s8": Tiles("s8", shape=(16, 8, 32), sum_="s32", cta=(32, 16, 64)),
     "s8 across": Tiles(
-        "s8", shape=(16, 8, 32), sum_="s32", cta=(32, 16, 64), a_across=True, b_across=True
+        "s8", shape=(16, 8, 32), sum_="s32", cta=(32, 16, 32), a_across=True, b_across=True
     ),
 }
 
