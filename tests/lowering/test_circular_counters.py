@@ -129,9 +129,7 @@ def test_other_depths(variant: Variant, depth: int) -> None:
     assert tuple(found[n] for n in ("axis", "fills", "copies")) == DEPTHS[variant, depth]
 
 
-def test_the_example(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_example(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """It says of each of its numbers that the formula has the same; the launches were made."""
     main = EXAMPLE["main"]
     known = {SCHEMES[variant]: in_the_example(variant) for variant in Variant}

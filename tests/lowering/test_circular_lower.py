@@ -575,6 +575,30 @@ def test_a_barrier_before_the_next_tile(around: Parallel | None, peeled: bool) -
     simulated(made)
 
 
+def _side_by_side(cache: str, apart: bool) -> Fusion:
+    """Rows that others have loaded, read into registers beside the load; or one loop further in."""
+    fusion = Fusion("beside")
+    x = fusion.input("x", "f32", {"m": 4, "k": 4})
+    x_s = fusion.copy("x_s", x, Memory.SHARED, cache)
+    near = fusion.copy("near", x_s)
+    y = fusion.output("y", fusion.compute("neg", near, name="minus"))
+    minus = fusion.tensors[-2]
+    x_s.parallelize("k", Parallel.TIDX)
+    for t in (near, minus, y):
+        t.parallelize("m", Parallel.TIDX)
+        t.parallelize("k", Parallel.UNROLL)
+    minus.inline_at(y, 0)
+    x_s.inline_at(y, 0)
+    near.inline_at(*((minus, 2) if apart else (y, 0)))
+    return fusion
+
+
+@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize("cache", ["", "ca"])
+def test_a_load_is_there_for_what_is_read_beside_it(cache: str, apart: bool) -> None:
+    _judged(case(_side_by_side(cache, apart)))
+
+
 def test_a_barrier_before_another_nest_loads_it_again() -> None:
     fusion = Fusion("again")
     x = fusion.input("x", "f32", {"m": 8, "n": 8})
