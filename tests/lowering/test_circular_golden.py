@@ -85,7 +85,13 @@ def test_text(name: str, tmp_path: Path) -> None:
     assert kept(name)[1] == text
 
 
-@pytest.mark.parametrize("name", PRODUCTS)
+#: As long as matmul_f16_peel_on, and there are small ones.
+LONG = ("matmul_f16_peel_off", "matmul_f16_peel_aligned")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow if n in LONG else ()) for n in PRODUCTS]
+)
 def test_kernel_runs(name: str) -> None:
     assert run(PRODUCTS[name]).faults == []
 
