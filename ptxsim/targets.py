@@ -63,22 +63,25 @@ class Floor:
 
     ``sm`` is the lowest target number; ``only`` lists architecture- or family-specific targets
     (``100a``, ``120f``) of which one is needed instead.  ``until`` is the last PTX ISA version that
-    has it, if it was removed.
+    has it, if it was removed: for all targets, or for those from ``until_sm`` on.
     """
 
     version: tuple[int, int] = (1, 0)
     sm: int = 0
     only: tuple[str, ...] = ()
     until: tuple[int, int] | None = None
+    until_sm: int = 0
 
     @staticmethod
     def parse(text: str) -> Floor:
         """Read ``7.0+sm_80``, ``8.6+sm_100a/sm_120a`` or ``6.0-6.4+sm_70``; parts may be missing.
 
+        ``1.2-6.3/sm_70`` ends with 6.3 for sm_70 and later targets only.
+
         >>> Floor.parse("7.0+sm_80")
-        Floor(version=(7, 0), sm=80, only=(), until=None)
+        Floor(version=(7, 0), sm=80, only=(), until=None, until_sm=0)
         """
-        version, sm, only, until = (1, 0), 0, [], None
+        version, sm, only, until, until_sm = (1, 0), 0, [], None, 0
         for part in text.split("+"):
             if part.startswith("sm_"):
                 for word in part.split("/"):
@@ -89,8 +92,9 @@ class Floor:
             else:
                 first, _, last = part.partition("-")
                 version = _version(first)
-                until = _version(last) if last else None
-        return Floor(version, sm, tuple(only), until)
+                last, _, since = last.partition("/sm_")
+                until, until_sm = _version(last) if last else None, int(since or 0)
+        return Floor(version, sm, tuple(only), until, until_sm)
 
     def unmet(self, version: tuple[int, int], target: Target) -> str | None:
         """What is missing, in words, or None.
@@ -100,8 +104,9 @@ class Floor:
         """
         if version < self.version:
             return f"PTX ISA version {self.version[0]}.{self.version[1]} or later"
-        if self.until is not None and version > self.until:
-            return f"PTX ISA version {self.until[0]}.{self.until[1]} or earlier"
+        if self.until is not None and version > self.until and target.number >= self.until_sm:
+            below = f", or a target below sm_{self.until_sm}" if self.until_sm else ""
+            return f"PTX ISA version {self.until[0]}.{self.until[1]} or earlier{below}"
         if self.only and any(_meets(word, target) for word in self.only):
             return None
         if self.only and not self.sm:

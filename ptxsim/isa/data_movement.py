@@ -29,8 +29,8 @@ _CACHE = (
     + "} l2evict?:{"
     + " ".join(f"L2::{w}@8.8+sm_100" for w in ("evict_last", "evict_normal", "evict_first"))
     + "} hint?:{L2::cache_hint@7.4+sm_80}"
-    " prefetch?:{L2::64B@7.4+sm_75 L2::128B@7.4+sm_75 L2::256B@7.4+sm_80}"
 )
+_PREFETCH = "prefetch?:{L2::64B@7.4+sm_75 L2::128B@7.4+sm_75 L2::256B@7.4+sm_80}"
 _SCOPES = "scope?:{cta gpu sys cluster@7.8+sm_90}"
 
 
@@ -41,7 +41,7 @@ class Mov(Pure):
     copies = True
 
     forms = (
-        Form("type:{pred}", "=d.type, a.type", floor="1.0"),
+        Form("type:{pred}", "=d.type, !a.type", floor="1.0"),
         Form("type:{b16 b32 b64 u16 u32 u64 s16 s32 s64 f32 f64}", "=d.type, a.type"),
         Form("type:{b128}", "=d.type, a.type", floor="8.3+sm_70"),
     )
@@ -215,9 +215,19 @@ class _Memory(Instruction):
             return f"the scope .{m.scope} is only legal with .relaxed, .acquire or .release"
         if m.cop and m.evict:
             return f"the cache operator .{m.cop} and the priority .{m.evict} exclude each other"
+        for word in (m.evict, m.hint, m.prefetch):
+            if word and m.space not in ("", "global"):
+                return f".{word} is for global memory, not for .{m.space}"
+        for word in (m.cop, m.hint, m.evict if m.order == "volatile" else ""):
+            if word and m.order in ("volatile", "relaxed", "acquire", "release"):
+                if word == m.hint and m.order != "volatile":
+                    continue
+                return f".{m.order} and .{word} exclude each other"
         wide = m.vec == "v8" or (m.vec == "v4" and SCALAR_TYPES[m.type].bits == 64)
         if wide and m.space not in ("", "global"):
             return f"a vector access to .{m.space} has at most 128 bits"
+        if m.l2evict and not wide:
+            return f".{m.l2evict} needs a vector of 256 bits: .v8 of 32 bits or .v4 of 64 bits"
         return None
 
 
@@ -262,12 +272,12 @@ _LD_COP = "cop?:{ca cg cs lu cv}"
 
 def _ld_forms(between: str, space: str) -> tuple[Form, ...]:
     """The widths of a load; ``between`` and ``space`` are what stands before the cache words."""
-    wide = f"{between} {space} {_CACHE}"
+    wide = f"{between} {space} {_CACHE} {_PREFETCH}"
     return (
-        Form(f"{wide} vec?:{{v2 v4}} type:{{{_ALL}}}", "=^~d.type*vec, [a], cache.b64?hint"),
-        Form(f"{wide} type:{{b128}}", "=d.type, [a], cache.b64?hint", floor="8.3+sm_70"),
+        Form(f"{wide} vec?:{{v2 v4}} type:{{{_ALL}}}", "=^~d.type*vec, [a], cache.u64?hint"),
+        Form(f"{wide} type:{{b128}}", "=d.type, [a], cache.u64?hint", floor="8.3+sm_70"),
         Form(
-            f"{wide} vec:{{v8}} type:{{b32 u32 s32 f32}}", "=~d.type*vec, [a], cache.b64?hint",
+            f"{wide} vec:{{v8}} type:{{b32 u32 s32 f32}}", "=~d.type*vec, [a], cache.u64?hint",
             floor="8.8+sm_100",
         ),
     )  # fmt: skip
@@ -318,10 +328,10 @@ def _st_forms() -> tuple[Form, ...]:
     )
     head = f"{order} {spaces} cop?:{{wb cg cs wt}} {_CACHE}"
     return (
-        Form(f"{head} vec?:{{v2 v4}} type:{{{_ALL}}}", "[a], ^b.type*vec, cache.b64?hint"),
-        Form(f"{head} type:{{b128}}", "[a], b.type, cache.b64?hint", floor="8.3+sm_70"),
+        Form(f"{head} vec?:{{v2 v4}} type:{{{_ALL}}}", "[a], ^b.type*vec, cache.u64?hint"),
+        Form(f"{head} type:{{b128}}", "[a], b.type, cache.u64?hint", floor="8.3+sm_70"),
         Form(
-            f"{head} vec:{{v8}} type:{{b32 u32 s32 f32}}", "[a], b.type*vec, cache.b64?hint",
+            f"{head} vec:{{v8}} type:{{b32 u32 s32 f32}}", "[a], b.type*vec, cache.u64?hint",
             floor="8.8+sm_100",
         ),
     )  # fmt: skip
@@ -412,6 +422,10 @@ class Applypriority(_Hint):
 
     forms = (Form("space?:{global} L2::evict_normal", "[a], #n.u32"),)
 
+    def check_constant(self, name: str, value: int, m: Mods) -> str | None:
+        """It works on cache lines (PTX ISA, applypriority)."""
+        return None if value == 128 else f"the size is 128 bytes, not {value}"
+
 
 @instruction("createpolicy.fractional", isa=_SECTION + "createpolicy", floor="7.4+sm_80")
 class CreatepolicyFractional(Pure):
@@ -421,9 +435,14 @@ class CreatepolicyFractional(Pure):
         Form(
             "primary:{L2::evict_last L2::evict_normal L2::evict_first L2::evict_unchanged}"
             " secondary?:{L2::evict_first L2::evict_unchanged} type:{b64}",
-            "=d.type, fraction.f32?",
+            "=d.u64, fraction.f32?",
         ),
     )
+
+    def check_constant(self, name: str, value: int, m: Mods) -> str | None:
+        """The fraction of accesses that the primary priority gets (PTX ISA, createpolicy)."""
+        fraction = float(np.uint32(value).view(np.float32))
+        return None if 0 < fraction <= 1 else f"a fraction is above 0 and at most 1, not {fraction}"
 
     def evaluate(self, m: Mods) -> Callable[..., Any]:
         return lambda *a: np.zeros(1, np.uint64)
@@ -441,7 +460,7 @@ class Cvta(Pure):
         " shared::cluster@7.8+sm_90}"
     )
     forms = (
-        Form(f"to space:{_SPACES} type:{{u32 u64}}", "=d.type, a.type"),
+        Form(f"to! space:{_SPACES} type:{{u32 u64}}", "=d.type, a.type"),
         Form(f"space:{_SPACES} type:{{u32 u64}}", "=d.type, a.type"),
     )
 
@@ -462,18 +481,16 @@ class Cvta(Pure):
 class Isspacep(Instruction):
     """Whether a generic address lies in the window of a state space."""
 
-    forms = (
+    forms = tuple(
         Form(
             "space:{const@3.1 global local shared shared::cta@7.8 shared::cluster@7.8+sm_90"
             " param@7.7+sm_70 param::entry@8.3+sm_70}",
-            "=p.pred, a.address_type",
-        ),
+            operands,
+        )
+        for operands in ("=p.pred, a.u64", "=p.pred, a.u32")
     )
 
     needs_defined = True
-
-    def address_type(self, m: Mods) -> str:
-        return "b64"
 
     def bind(self, b: Any) -> Step:
         space = b.mods.space.split("::")[0]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-__all__ = ["MNEMONICS", "mnemonic"]
+__all__ = ["MNEMONICS", "canonical", "mnemonic"]
 
 MNEMONICS: frozenset[str] = frozenset(
     """
@@ -38,6 +38,26 @@ MNEMONICS: frozenset[str] = frozenset(
     wgmma.mma_async wgmma.wait_group wmma.load wmma.mma wmma.store xor
     """.split()
 )
+
+
+#: Mnemonics that end in ``sync``, which may stand behind other modifiers (measured).
+_LATE_SYNC = frozenset({"elect", "match", "redux", "shfl", "vote"})
+
+
+def canonical(opcode: tuple[str, ...]) -> tuple[str, ...]:
+    """The opcode with the parts of its mnemonic in front.
+
+    >>> canonical(("match", "b32", "sync", "any"))
+    ('match', 'any', 'sync', 'b32')
+    """
+    if opcode[0] not in _LATE_SYNC or "sync" not in opcode[2:]:
+        return opcode
+    head = [w for w in opcode if w in ("any", "all")] if opcode[0] == "match" else []
+    head.append("sync")
+    rest = list(opcode[1:])
+    for word in head:
+        rest.remove(word)
+    return (opcode[0], *head, *rest)
 
 
 @lru_cache(maxsize=4096)

@@ -262,7 +262,7 @@ class MbarrierTestWait(_Wait):
 
     forms = (
         Form(f"{_ACQUIRE} {_OWN} b64", "=p.pred, [a], state.u64"),
-        Form(f"parity {_ACQUIRE} {_OWN} b64", "=p.pred, [a], parity.u32", floor="7.1"),
+        Form(f"parity! {_ACQUIRE} {_OWN} b64", "=p.pred, [a], parity.u32", floor="7.1"),
     )
 
 
@@ -274,7 +274,7 @@ class MbarrierTryWait(_Wait):
 
     forms = (
         Form(f"{_ACQUIRE} {_OWN} b64", "=p.pred, [a], state.u64, hint.u32?"),
-        Form(f"parity {_ACQUIRE} {_OWN} b64", "=p.pred, [a], parity.u32, hint.u32?"),
+        Form(f"parity! {_ACQUIRE} {_OWN} b64", "=p.pred, [a], parity.u32, hint.u32?"),
     )
 
 

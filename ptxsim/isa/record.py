@@ -9,6 +9,7 @@ Modifiers, in ISA order:
 
 * ``sync`` a word that must be there, ``ftz?`` one that may be there,
 * ``type:{s32 u32}`` exactly one of a set, ``rnd?:{rn rz}`` at most one,
+* ``half!:{lo hi}`` a word that belongs to the mnemonic: only such words may stand before it,
 * ``f16@4.2+sm_53`` inside a set: this word needs PTX ISA 4.2 and sm_53.
 
 Operands, in PTX order, separated by commas:
@@ -18,7 +19,8 @@ Operands, in PTX order, separated by commas:
 * ``=d.type`` a destination, ``+d.type`` one that is also read,
 * ``d.type*num`` a brace group of as many registers as slot ``num`` says (``x4``, ``v2``, empty for
   a plain operand), as a number or as the record's method says,
-* ``=d.type|p`` a destination with an optional second, predicate destination,
+* ``=d.type|p`` a destination with an optional second, predicate destination (``|p!``: not
+  optional),
 * ``^a.type`` a register wider than the type is legal (ld, st, cvt),
 * ``~d.type`` the sink ``_`` is legal, ``#n.u32`` only a constant is legal,
 * ``!p.pred`` a predicate that may be negated,
@@ -44,7 +46,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 from ..errors import InternalError
 from ..targets import ANY, Floor, Target
-from ..types import SCALAR_TYPES, ScalarType
+from ..types import SCALAR_TYPES, STATE_SPACES, ScalarType
 from .order import WEAK, MemoryOrder
 
 if TYPE_CHECKING:
@@ -106,6 +108,7 @@ class Slot:
     domain: tuple[str, ...]
     optional: bool
     floors: Mapping[str, Floor] = field(default_factory=dict)
+    fixed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +122,7 @@ class OperandSpec:
     read: bool = True
     count: str = ""
     pair: bool = False
+    paired: bool = False
     relaxed: bool = False
     sink: bool = False
     constant: bool = False
@@ -140,10 +144,16 @@ SELECTORS: Final[Mapping[str, re.Pattern[str]]] = {
     "byte_mask": re.compile(r"b(?=.)3?2?1?0?"),
 }
 
-_SLOT = re.compile(r"\s*(?P<name>\w+(?:::\w+)*)(?P<opt>\?)?(?P<set>:\{(?P<words>[^}]*)\})?")
+_SLOT = re.compile(
+    r"\s*(?P<name>\w+(?:::\w+)*)(?P<fixed>!)?(?P<opt>\?)?(?P<set>:\{(?P<words>[^}]*)\})?"
+)
+
+#: Words that may be given twice, which changes nothing (measured).
+_REPEATABLE = frozenset({"sat", "approx", "cc", "uni", "sync", "NaN", "shiftamt"})
+
 _OPERAND = re.compile(
     r"(?P<flags>[=+^~#!$-]*)(?P<name>\w+)\.(?P<type>\w+)(:(?P<selector>\w+))?"
-    r"(\*(?P<count>\w+))?(?P<pair>\|p)?(?P<opt>\?(?P<needs>\w+)?)?$"
+    r"(\*(?P<count>\w+))?(?P<pair>\|p!?)?(?P<opt>\?(?P<needs>\w+)?)?$"
 )
 
 
@@ -164,7 +174,8 @@ def _parse_slots(text: str) -> tuple[Slot, ...]:
             if floor:
                 floors[word] = Floor.parse(floor)
         name = found["name"].replace("::", "__")
-        slots.append(Slot(name, tuple(domain), bool(found["opt"]), floors))
+        fixed = bool(found["fixed"])
+        slots.append(Slot(name, tuple(domain), bool(found["opt"]), floors, fixed))
     return tuple(slots)
 
 
@@ -186,6 +197,7 @@ def _parse_operand(text: str) -> OperandSpec:
         read="=" not in flags,
         count=found["count"] or "",
         pair=bool(found["pair"]),
+        paired=found["pair"] == "|p!",
         relaxed="^" in flags,
         sink="~" in flags,
         constant="#" in flags,
@@ -205,6 +217,13 @@ class FormMismatch(Exception):
         super().__init__(message)
         self.score = score
         self.word = word
+
+
+def _ordered(word: str) -> str:
+    """Which words keep their order among themselves: types, state spaces, or (empty) none."""
+    if word in SCALAR_TYPES:
+        return "type"
+    return "space" if word.partition("::")[0] in STATE_SPACES else ""
 
 
 class Form:
@@ -230,22 +249,27 @@ class Form:
     def match(self, words: tuple[str, ...]) -> Mods:
         """Assign modifier words to slots, or raise :class:`FormMismatch`.
 
-        ptxas takes most modifiers in any order (only type words keep theirs), and so do we: a
-        word goes to the first free slot that knows it.
+        ptxas takes most modifiers in any order (only type words and state spaces keep theirs
+        among themselves), and so do we: a word goes to the first free slot that knows it.
         """
         taken: dict[str, str] = {}
-        last_type = -1
+        last = {"type": -1, "space": -1, "": -1}
+        fixed = 0
         for score, word in enumerate(words):
-            is_type = word in SCALAR_TYPES
+            ordered = _ordered(word)
             for index, slot in enumerate(self.slots):
                 if slot.name in taken or word not in slot.domain:
                     continue
-                if is_type and index < last_type:
+                if index < last[ordered] or (slot.fixed and fixed != score):
                     continue
                 taken[slot.name] = word
-                last_type = index if is_type else last_type
+                fixed += slot.fixed
+                if ordered:
+                    last[ordered] = index
                 break
             else:
+                if word in _REPEATABLE and word in taken.values():
+                    continue
                 known = any(word in s.domain for s in self.slots)
                 why = "appears too often or in the wrong place" if known else "is not legal here"
                 raise FormMismatch(f"modifier .{word} {why}", score, word)

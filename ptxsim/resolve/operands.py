@@ -14,7 +14,7 @@ from ..diagnostics import Span, did_you_mean
 from ..isa.record import Form, Instruction, Mods, OperandSpec
 from ..isa.special_registers import SPECIAL_REGISTERS
 from ..syntax import ast
-from ..types import ScalarType
+from ..types import SCALAR_TYPES, ScalarType
 from .constants import ConstantError, FloatValue, IntValue, evaluate
 from .scope import CallTable, PrototypeRef, Scope, VectorRegister
 from .typed import (
@@ -125,10 +125,13 @@ def _bind(
         first = _value(spec, type_, operand.first, scope)
         second = _value(_PREDICATE, _PRED, operand.second, scope)
         assert isinstance(first, Register | Sink) and isinstance(second, Register | Sink)
-        if isinstance(first, Sink) and isinstance(second, Sink):
-            raise Mismatch("both destinations are the sink '_'", operand.span)
+        if isinstance(second, Sink) and (isinstance(first, Sink) or spec.paired):
+            what = "the predicate is" if spec.paired else "both destinations are"
+            raise Mismatch(f"{what} the sink '_'", operand.span)
         out[spec.name] = PredicatePair(first, second)
         return
+    if spec.paired:
+        raise Mismatch(f"operand {spec.name} is a pair '{spec.name}|p'", operand.span)
     if count:
         out[spec.name] = _group(spec, type_, count, operand, scope)
         return
@@ -174,6 +177,9 @@ def _group(
         raise Mismatch(
             f"{count} registers are needed in the group, {len(elements)} given", operand.span
         )
+    if all(isinstance(e, ast.Name) and e.text == "_" for e in elements):
+        raise Mismatch("every element of the group is the sink '_'", operand.span)
+    declared, type_ = type_, _joined(type_, elements, scope)
     values = []
     # beside registers of pairs of halves a constant is a pattern of bits (measured)
     pairs = type_.name in ("f16x2", "bf16x2") and not spec.written
@@ -181,11 +187,54 @@ def _group(
     mixed = any(isinstance(e, ast.Name) for e in elements)
     for element in elements:
         plain = isinstance(element, ast.IntLiteral) and mixed
-        value = _value(spec, bits if plain else type_, element, scope)
+        wanted = declared if isinstance(element, ast.FloatLiteral) else bits if plain else type_
+        value = _value(spec, wanted, element, scope)
         if not isinstance(value, Register | Constant | Sink | SpecialRegister):
             raise Mismatch("an address cannot be an element of a group", element.span)
         values.append(value)
     return RegisterGroup(tuple(values))
+
+
+def _joined(
+    type_: ScalarType, elements: tuple[ast.Operand, ...], scope: Scope
+) -> ScalarType:
+    """The type that a group is checked against: its elements have a type together (measured).
+
+    They have one width, and no float stands beside another type.  Untyped and typed, or signed and
+    unsigned, are untyped together.
+    """
+    first: Register | None = None
+    names: list[str] = []
+    for element in elements:
+        register = scope.find(element.text) if isinstance(element, ast.Name) else None
+        if isinstance(register, Register):
+            first = first or register
+            if register.type.bits != first.type.bits:
+                raise Mismatch(
+                    f"'{first.name}' and '{register.name}' differ in width: the registers of a"
+                    " group have one",
+                    element.span,
+                )
+            name = register.type.name
+        elif isinstance(element, ast.IntLiteral):
+            name = "s0"
+        else:
+            continue
+        if names and not _may_neighbour(names[-1], name):
+            raise Mismatch(
+                f"'{element.text}' does not go with the element before it: one is float, the other"
+                " is not",
+                element.span,
+                help="declare the registers untyped: .b16, .b32, .b64",
+            )
+        names.append(name)
+    if len(set(names)) < 2 or first is None or first.type.bits != type_.bits or type_.kind == "p":
+        return type_
+    return SCALAR_TYPES[f"b{type_.bits}"]
+
+
+def _may_neighbour(a: str, b: str) -> bool:
+    return a == b or "b" in (a[0], b[0]) or (a[0] in "us" and b[0] in "us")
 
 
 def _value(
@@ -291,10 +340,11 @@ def _check_register(spec: OperandSpec, type_: ScalarType, register: Register, sp
             )
         return
     fits = have.bits == type_.bits or (type_.bits < 8 and have.bits == 8)
+    relaxed = spec.relaxed and type_.kind != "a"
     # a float is held by a wider register without a type of its own, not by a wider integer
-    if spec.relaxed and have.bits > type_.bits and (type_.kind != "f" or have.kind == "b"):
+    if relaxed and have.bits > type_.bits and (type_.kind != "f" or have.kind == "b"):
         fits = True
-    if spec.relaxed and type_.bits == 8 and have.bits >= 8:
+    if relaxed and type_.bits == 8 and have.bits >= 8:
         fits = True
     if not fits:
         raise Mismatch(
@@ -305,13 +355,10 @@ def _check_register(spec: OperandSpec, type_: ScalarType, register: Register, sp
         )
     if have.kind == "b" or type_.kind == "b":
         return
+    if have.name == "f16x2" and type_.name[0] in "us" and spec.type != type_.name:
+        return  # where a modifier gives an integer type it counts as .b32 (measured)
     integers = "us"
-    if type_.kind == "a":
-        integer_pack = type_.name[0] in "us" and have.kind in integers
-        same_float = type_.name in ("tf32",) and have.name == "f32"
-        if integer_pack or same_float:
-            return
-    elif (type_.kind in integers) == (have.kind in integers) and (
+    if (type_.kind in integers) == (have.kind in integers) and (
         type_.kind in integers or have.name == type_.name
     ):
         return
@@ -361,8 +408,9 @@ def _immediate(type_: ScalarType, operand: ast.Operand) -> Constant:
     whole = type_.bits in (32, 64) and type_.kind not in "uspa" and type_.name != "f16x2"
     if not whole:
         raise Mismatch(f"a float constant is not legal for a {type_} operand", operand.span)
-    if type_.kind == "b" and type_.bits == 32 and value.single_bits is None:
-        raise Mismatch(f"a double constant is not legal for a {type_} operand", operand.span)
+    if type_.kind == "b" and (type_.bits == 32) == (value.single_bits is None):
+        found = "single" if type_.bits == 64 else "double"
+        raise Mismatch(f"a {found} constant is not legal for a {type_} operand", operand.span)
     if type_.bits == 64:
         return Constant(struct.unpack("<Q", struct.pack("<d", value.value))[0], 64)
     return Constant(single_bits(value), 32)

@@ -325,7 +325,12 @@ class _Resolver:
     # --- functions ------------------------------------------------------------------------------
 
     def _parameter(
-        self, p: ast.Parameter, area: _Area, body: _Body, scope: Scope | None
+        self,
+        p: ast.Parameter,
+        area: _Area,
+        body: _Body,
+        scope: Scope | None,
+        input: bool = False,
     ) -> Symbol | Register:
         type_ = self._type(p.type, p.span)
         if p.space == "reg":
@@ -344,6 +349,7 @@ class _Resolver:
                 size,
                 self._alignment(p.align, type_.size * (p.vector or 1), p.span),
                 pointer=p.pointer,
+                input=input,
                 count=count,
                 span=p.span,
             )
@@ -360,7 +366,9 @@ class _Resolver:
         scope.names[CARRY_FLAG] = flag
         area = _Area() if node.kind == "entry" else body.frame
         results = tuple(self._parameter(p, area, body, scope) for p in node.results)
-        parameters = tuple(self._parameter(p, area, body, scope) for p in node.parameters)
+        parameters = tuple(
+            self._parameter(p, area, body, scope, input=True) for p in node.parameters
+        )
         if node.kind == "entry" and area.size > 32764:
             self.log.error("PTX109", "kernel parameters exceed 32764 bytes", node.name_span)
         directives = {}
@@ -549,6 +557,7 @@ class _Resolver:
         opcode = node.opcode
         if opcode in self.known:
             return self.known[opcode]
+        opcode = inventory.canonical(opcode)
         name = inventory.mnemonic(opcode)
         if name is None:
             names = set(registry.names()) | inventory.MNEMONICS
@@ -581,7 +590,7 @@ class _Resolver:
             hint = did_you_mean(best.word, legal) if best.word else None
             self.log.error("PTX104", f"{name}: {best}", node.opcode_span, hint)
             return None
-        self.known[opcode] = found
+        self.known[node.opcode] = found
         return found
 
     def _choose(self, node: ast.Instruction, scope: Scope, body: _Body):  # type: ignore[no-untyped-def]

@@ -18,6 +18,7 @@ from .typed import (
     RegisterGroup,
     SpecialRegister,
     Symbol,
+    SymbolAddress,
 )
 
 __all__ = ["broken_rule", "special_floors"]
@@ -32,10 +33,12 @@ def broken_rule(
     """The name of an operand that the instruction does not take and the reason, or None."""
     for name, value in operands.items():
         reason = None
-        if isinstance(value, SpecialRegister):
+        if isinstance(value, SymbolAddress):
+            reason = _symbol(record, m, value)
+        elif isinstance(value, SpecialRegister):
             reason = _special(record, m, value)
         elif isinstance(value, AddressOperand):
-            reason = _space(m, value)
+            reason = _space(record, m, value)
         elif isinstance(value, Constant):
             reason = record.check_constant(name, value.bits, m)
         elif isinstance(value, RegisterGroup):
@@ -76,10 +79,27 @@ def _special(record: Instruction, m: Mods, register: SpecialRegister) -> str | N
     return None
 
 
-def _space(m: Mods, address: AddressOperand) -> str | None:
-    """A variable that an instruction names is in the space that its modifiers name."""
+def _symbol(record: Instruction, m: Mods, value: SymbolAddress) -> str | None:
+    """Only moves and conversions of addresses take the name of a variable (measured)."""
+    if record.name == "mov" or (record.name == "cvta" and not m.to):
+        return None
+    return f"the address of '{value.symbol.name}' is only legal in mov and cvta; copy it first"
+
+
+def _space(record: Instruction, m: Mods, address: AddressOperand) -> str | None:
+    """A variable that an instruction names is in the space that its modifiers name.
+
+    Generic addresses of constants and parameters are made by cvta alone, and a number is an
+    address only in local memory (measured).
+    """
     symbol = address.base if isinstance(address.base, Symbol) else address.symbol
     wanted = m.space.partition("::")[0]
+    if address.base is None and symbol is None and wanted != "local":
+        return "a constant address is legal for .local only"
+    if symbol is not None and not wanted and symbol.space in ("const", "param"):
+        return f"'{symbol.name}' is in .{symbol.space}: add .{symbol.space} to '{record.name}'"
+    if symbol is not None and symbol.input and record.name == "st":
+        return f"'{symbol.name}' is an input parameter, which cannot be written"
     if symbol is None or not wanted or symbol.space.partition("::")[0] == wanted:
         return None
     return f"'{symbol.name}' is in .{symbol.space}, but the instruction accesses .{m.space}"

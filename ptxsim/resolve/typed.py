@@ -98,6 +98,8 @@ class Symbol:
     relocations: tuple[Relocation, ...] = ()
     external: bool = False
     pointer: bool = False
+    #: a parameter that the function receives
+    input: bool = False
     count: int | None = None
     entry: str = ""
     span: Span | None = field(default=None, compare=False)

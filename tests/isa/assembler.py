@@ -70,5 +70,8 @@ class LineJudge:
 
 
 def _is_about(message: str, line: str) -> bool:
+    """Whether a message names an instruction or another word that the line has."""
     subject = _SUBJECT.search(message)
-    return subject is None or re.search(rf"(?<![\w.]){subject[1].split('.')[0]}\b", line) is not None
+    if subject is not None:
+        return re.search(rf"(?<![\w.]){subject[1].split('.')[0]}\b", line) is not None
+    return any(word in line for word in re.findall(r"'(\.[\w:]+|%\w+)'", message))
