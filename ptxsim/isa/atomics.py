@@ -165,10 +165,8 @@ class Atom(_Atomic):
             "=~d.type, [a], b.type, cache.u64?hint",
         ),
         Form(
-            f"{_HEAD} op:{{cas}} {_HINT} type:{{b32 b64}}",
-            "=~d.type, [a], b.type, c.type, cache.u64?hint",
+            f"{_HEAD} op:{{cas}} type:{{b16@6.3+sm_70 b32 b64}}", "=~d.type, [a], b.type, c.type"
         ),
-        Form(f"{_HEAD} op:{{cas}} type:{{b16}}", "=~d.type, [a], b.type, c.type", floor="6.3+sm_70"),
         Form(
             f"{_HEAD} op:{{exch}} {_HINT} type:{{b128}}", "=~d.type, [a], b.type, cache.u64?hint",
             floor="8.3+sm_90", unsupported="128-bit atomics are not modelled",

@@ -20,6 +20,8 @@ _INTS = "u8 s8 u16 s16 u32 s32 u64 s64"
 _ROUND_FLOAT = "{rn rz rm rp}"
 _ROUND_INT = "{rni rzi rmi rpi}"
 _OPERANDS = "=^d.dtype, ^a.atype"
+#: between formats of which one is no type of registers
+_EXACT = "=d.dtype, a.atype"
 #: family- and architecture-specific targets that have the narrow formats
 _NARROW = "sm_100a/sm_100f/sm_103a/sm_107a/sm_110a/sm_110f/sm_120a/sm_120f/sm_121a"
 
@@ -204,12 +206,12 @@ class CvtWidenPair(Pure):
     """A packed pair of a narrow format into a packed pair of halves."""
 
     forms = (
-        Form("rnd:{rn} relu? dtype:{f16x2} atype:{e4m3x2 e5m2x2}", _OPERANDS, floor="8.1+sm_89"),
+        Form("rnd:{rn} relu? dtype:{f16x2} atype:{e4m3x2 e5m2x2}", _EXACT, floor="8.1+sm_89"),
         Form(
-            "rnd:{rn} relu? dtype:{f16x2} atype:{e2m1x2 e2m3x2 e3m2x2}", _OPERANDS,
+            "rnd:{rn} relu? dtype:{f16x2} atype:{e2m1x2 e2m3x2 e3m2x2}", _EXACT,
             floor=f"8.6+{_NARROW}",
         ),
-        Form("rnd:{rn} dtype:{bf16x2} atype:{ue8m0x2}", _OPERANDS, floor=f"8.6+{_NARROW}"),
+        Form("rnd:{rn} dtype:{bf16x2} atype:{ue8m0x2}", _EXACT, floor=f"8.6+{_NARROW}"),
     )  # fmt: skip
 
     def evaluate(self, m: Mods) -> Callable[..., Any]:

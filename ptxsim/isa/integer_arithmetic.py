@@ -427,7 +427,7 @@ class Bmsk(Pure):
 class Dp4a(Pure):
     """Four-way byte dot product."""
 
-    forms = (Form("atype:{u32 s32} btype:{u32 s32}", "=d.u32, a.u32, b.u32, c.u32"),)
+    forms = (Form("atype:{u32 s32} btype:{u32 s32}", "=d.u32, a.atype, b.btype, c.u32"),)
 
     def evaluate(self, m: Mods) -> Callable[..., Any]:
         return partial(integer.dp4a, a_signed=m.atype == "s32", b_signed=m.btype == "s32")
@@ -437,7 +437,7 @@ class Dp4a(Pure):
 class Dp2a(Pure):
     """Two-way dot product of halves and bytes."""
 
-    forms = (Form("half!:{lo hi} atype:{u32 s32} btype:{u32 s32}", "=d.u32, a.u32, b.u32, c.u32"),)
+    forms = (Form("half!:{lo hi} atype:{u32 s32} btype:{u32 s32}", "=d.u32, a.atype, b.btype, c.u32"),)
 
     def evaluate(self, m: Mods) -> Callable[..., Any]:
         return partial(

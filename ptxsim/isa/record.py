@@ -254,16 +254,19 @@ class Form:
         """
         taken: dict[str, str] = {}
         last = {"type": -1, "space": -1, "": -1}
-        fixed = 0
+        fixed = last_fixed = 0
         for score, word in enumerate(words):
             ordered = _ordered(word)
             for index, slot in enumerate(self.slots):
                 if slot.name in taken or word not in slot.domain:
                     continue
-                if index < last[ordered] or (slot.fixed and fixed != score):
+                if index < last[ordered] or (
+                    slot.fixed and (fixed != score or index < last_fixed)
+                ):
                     continue
                 taken[slot.name] = word
-                fixed += slot.fixed
+                if slot.fixed:
+                    fixed, last_fixed = fixed + 1, index
                 if ordered:
                     last[ordered] = index
                 break

@@ -187,7 +187,7 @@ def _group(
     mixed = any(isinstance(e, ast.Name) for e in elements)
     for element in elements:
         plain = isinstance(element, ast.IntLiteral) and mixed
-        wanted = declared if isinstance(element, ast.FloatLiteral) else bits if plain else type_
+        wanted = declared if _is_float(element) else bits if plain else type_
         value = _value(spec, wanted, element, scope)
         if not isinstance(value, Register | Constant | Sink | SpecialRegister):
             raise Mismatch("an address cannot be an element of a group", element.span)
@@ -231,6 +231,11 @@ def _joined(
     if len(set(names)) < 2 or first is None or first.type.bits != type_.bits or type_.kind == "p":
         return type_
     return SCALAR_TYPES[f"b{type_.bits}"]
+
+
+def _is_float(node: ast.Operand) -> bool:
+    inner = node.operand if isinstance(node, ast.Unary) else node
+    return isinstance(inner, ast.FloatLiteral)
 
 
 def _may_neighbour(a: str, b: str) -> bool:
@@ -400,7 +405,7 @@ def _immediate(type_: ScalarType, operand: ast.Operand) -> Constant:
     if isinstance(value, IntValue):
         if type_.kind == "f":
             raise Mismatch(f"an integer constant is not legal for a {type_} operand", operand.span)
-        if type_.kind == "a" and type_.name[0] not in "us":
+        if type_.kind == "a":
             raise Mismatch(f"a constant is not legal for a {type_} operand", operand.span)
         if type_.kind == "p":
             return Constant(int(value.value != 0), 1)

@@ -27,6 +27,13 @@ __all__ = ["broken_rule", "special_floors"]
 _READS_SPECIAL = frozenset({"mov", "cvt"})
 
 
+#: Fragments that are not given as constants alone (measured).
+_NOT_CONSTANT = {
+    **dict.fromkeys(("mma", "mma.sp", "mma.sp::ordered_metadata", "wmma.mma"), ("a", "b")),
+    "stmatrix": ("b",),
+}
+
+
 def broken_rule(
     record: Instruction, m: Mods, operands: Mapping[str, OperandValue]
 ) -> tuple[str, str] | None:
@@ -50,11 +57,17 @@ def broken_rule(
 
 def _elements(record: Instruction, m: Mods, name: str, group: RegisterGroup) -> str | None:
     """Constants in a brace group are checked as operands ``name[0]``, ``name[1]``, ..."""
+    if name in _NOT_CONSTANT.get(record.name, ()) and all(
+        isinstance(e, Constant) and e.width == 32 for e in group.elements
+    ):
+        return "a fragment is not made of constants alone"
     for index, element in enumerate(group.elements):
         if isinstance(element, Constant):
             reason = record.check_constant(f"{name}[{index}]", element.bits, m)
             if reason is not None:
                 return reason
+        if isinstance(element, SpecialRegister) and record.name != "mov":
+            return f"special register '%{element.name}' is only legal in mov; copy it first"
     return None
 
 
