@@ -63,7 +63,8 @@ class Floor:
 
     ``sm`` is the lowest target number; ``only`` lists architecture- or family-specific targets
     (``100a``, ``120f``) of which one is needed instead.  ``until`` is the last PTX ISA version that
-    has it, if it was removed: for all targets, or for those from ``until_sm`` on.
+    has it, if it was removed: for all targets, or for those from ``until_sm`` on.  Targets from
+    ``below_sm`` on do not have it in any version.
     """
 
     version: tuple[int, int] = (1, 0)
@@ -71,17 +72,19 @@ class Floor:
     only: tuple[str, ...] = ()
     until: tuple[int, int] | None = None
     until_sm: int = 0
+    below_sm: int = 0
 
     @staticmethod
     def parse(text: str) -> Floor:
         """Read ``7.0+sm_80``, ``8.6+sm_100a/sm_120a`` or ``6.0-6.4+sm_70``; parts may be missing.
 
-        ``1.2-6.3/sm_70`` ends with 6.3 for sm_70 and later targets only.
+        ``1.2-6.3/sm_70`` ends with 6.3 for sm_70 and later targets only, ``<sm_90`` is not for
+        sm_90 and later targets.
 
         >>> Floor.parse("7.0+sm_80")
-        Floor(version=(7, 0), sm=80, only=(), until=None, until_sm=0)
+        Floor(version=(7, 0), sm=80, only=(), until=None, until_sm=0, below_sm=0)
         """
-        version, sm, only, until, until_sm = (1, 0), 0, [], None, 0
+        version, sm, only, until, until_sm, below = (1, 0), 0, [], None, 0, 0
         for part in text.split("+"):
             if part.startswith("sm_"):
                 for word in part.split("/"):
@@ -89,12 +92,14 @@ class Floor:
                         only.append(word[3:])
                     else:
                         sm = int(word[3:])
+            elif part.startswith("<sm_"):
+                below = int(part[4:])
             else:
                 first, _, last = part.partition("-")
                 version = _version(first)
                 last, _, since = last.partition("/sm_")
                 until, until_sm = _version(last) if last else None, int(since or 0)
-        return Floor(version, sm, tuple(only), until, until_sm)
+        return Floor(version, sm, tuple(only), until, until_sm, below)
 
     def unmet(self, version: tuple[int, int], target: Target) -> str | None:
         """What is missing, in words, or None.
@@ -107,6 +112,8 @@ class Floor:
         if self.until is not None and version > self.until and target.number >= self.until_sm:
             below = f", or a target below sm_{self.until_sm}" if self.until_sm else ""
             return f"PTX ISA version {self.until[0]}.{self.until[1]} or earlier{below}"
+        if self.below_sm and target.number >= self.below_sm:
+            return f"a target below sm_{self.below_sm}"
         if self.only and any(_meets(word, target) for word in self.only):
             return None
         if self.only and not self.sm:

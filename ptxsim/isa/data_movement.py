@@ -464,6 +464,10 @@ class Cvta(Pure):
         Form(f"space:{_SPACES} type:{{u32 u64}}", "=d.type, a.type"),
     )
 
+    def combined_floor(self, m: Mods) -> tuple[str, Floor] | None:
+        """32-bit generic addresses ended (measured)."""
+        return ("u32", Floor.parse("<sm_90")) if m.type == "u32" else None
+
     def evaluate(self, m: Mods) -> Callable[..., Any]:
         base = window_base(m.space)
         if base == 0 or m.type == "u32":

@@ -16,7 +16,7 @@ from ..isa.special_registers import SPECIAL_REGISTERS
 from ..syntax import ast
 from ..types import SCALAR_TYPES, ScalarType
 from .constants import ConstantError, FloatValue, IntValue, evaluate
-from .scope import CallTable, PrototypeRef, Scope, VectorRegister
+from .scope import CallTable, Scope, VectorRegister
 from .typed import (
     AddressOperand,
     CallOperand,
@@ -27,6 +27,7 @@ from .typed import (
     Negated,
     OperandValue,
     PredicatePair,
+    PrototypeRef,
     Register,
     RegisterGroup,
     Sink,
@@ -137,6 +138,8 @@ def _bind(
         return
     if isinstance(operand, ast.Vector) and len(operand.elements) == 1:
         operand = operand.elements[0]
+    if spec.count and isinstance(operand, ast.Name) and operand.text == "_":
+        raise Mismatch("the sink '_' is legal only as an element of a group", operand.span)
     out[spec.name] = _value(spec, type_, operand, scope)
 
 
@@ -524,6 +527,7 @@ def _call(node: ast.Instruction, scope: Scope) -> CallOperand:
         arguments = rest[0].elements
         del rest[0]
     candidates: tuple[str, ...] | None = None
+    prototype: PrototypeRef | None = None
     if rest:
         last = rest.pop(0)
         table = scope.find(last.text) if isinstance(last, ast.Name) else None
@@ -531,6 +535,8 @@ def _call(node: ast.Instruction, scope: Scope) -> CallOperand:
             raise Mismatch("a .callprototype or .calltargets name is expected", last.span)
         if isinstance(table, CallTable):
             candidates = table.targets
+        else:
+            prototype = table
     elif isinstance(callee, Register):
         raise Mismatch(
             "an indirect call needs a .callprototype or .calltargets name", node.span, code="PTX111"
@@ -544,6 +550,7 @@ def _call(node: ast.Instruction, scope: Scope) -> CallOperand:
         tuple(_call_item(r, scope, True) for r in results),  # type: ignore[misc]
         tuple(_call_item(a, scope, False) for a in arguments),  # type: ignore[misc]
         candidates,
+        prototype,
     )
 
 
