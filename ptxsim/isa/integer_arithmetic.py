@@ -437,7 +437,9 @@ class Dp4a(Pure):
 class Dp2a(Pure):
     """Two-way dot product of halves and bytes."""
 
-    forms = (Form("half!:{lo hi} atype:{u32 s32} btype:{u32 s32}", "=d.u32, a.atype, b.btype, c.u32"),)
+    forms = (
+        Form("half!:{lo hi} atype:{u32 s32} btype:{u32 s32}", "=d.u32, a.atype, b.btype, c.u32"),
+    )
 
     def evaluate(self, m: Mods) -> Callable[..., Any]:
         return partial(

@@ -260,9 +260,7 @@ class Form:
             for index, slot in enumerate(self.slots):
                 if slot.name in taken or word not in slot.domain:
                     continue
-                if index < last[ordered] or (
-                    slot.fixed and (fixed != score or index < last_fixed)
-                ):
+                if index < last[ordered] or (slot.fixed and (fixed != score or index < last_fixed)):
                     continue
                 taken[slot.name] = word
                 if slot.fixed:

@@ -19,7 +19,7 @@ __all__ = [
     "MAX_CONST",
     "MAX_SHARED",
     "Fault",
-    "argument_fault",
+    "described",
     "directive_faults",
     "header_faults",
     "parameter_faults",
@@ -174,7 +174,7 @@ def parameter_faults(node: ast.Function, independent: bool) -> Iterator[Fault]:
             yield Fault(f".{p.type} parameters are those of an .entry", p.span)
         if p.type == "samplerref" and not independent:
             yield Fault(_NO_SAMPLER, p.span)
-        empty = any(e is None or isinstance(e, ast.IntLiteral) and e.value == 0 for e in p.extents)
+        empty = any(_is_empty(e) for e in p.extents)
         last = bool(node.parameters) and p is node.parameters[-1]
         if empty and (node.kind == "entry" or not last):
             which = "of an .entry has" if node.kind == "entry" else "before the last has"
@@ -182,6 +182,10 @@ def parameter_faults(node: ast.Function, independent: bool) -> Iterator[Fault]:
         align = p.pointer_align
         if isinstance(align, ast.IntLiteral) and (align.value < 1 or align.value & align.value - 1):
             yield Fault(f".align {align.value} is not a power of two", align.span)
+
+
+def _is_empty(extent: ast.Expression | None) -> bool:
+    return extent is None or (isinstance(extent, ast.IntLiteral) and extent.value == 0)
 
 
 _POSITIVE = ("maxntid", "reqntid", "maxnreg", "minnctapersm")
@@ -230,7 +234,7 @@ def prototype_fault(old: TypedFunction, new: TypedFunction) -> str | None:
             return f"it has {len(a)} {what} where it is declared first, {len(b)} here"
         for x, y in zip(a, b, strict=True):
             if _shape(x) != _shape(y):
-                return f"'{y.name}' is {_described(y)}, but {_described(x)} where declared first"
+                return f"'{y.name}' is {described(y)}, but {described(x)} where declared first"
     return None
 
 
@@ -240,32 +244,9 @@ def _shape(p: Symbol | Register) -> tuple[object, ...]:
     return p.space, p.type.name, p.count, p.align
 
 
-def _described(p: Symbol | Register) -> str:
+def described(p: Symbol | Register) -> str:
+    """A formal or actual parameter as it is declared."""
     if isinstance(p, Register):
         return f".reg {p.type}"
     extent = "" if p.count is None else f"[{p.count}]"
     return f".param .align {p.align} {p.type}{extent}"
-
-
-def argument_fault(formal: Symbol | Register, actual: object) -> str | None:
-    """Why an argument or a place for a result does not fit the formal parameter, or None."""
-    if isinstance(actual, Symbol) and actual.space != "param":
-        return f"'{actual.name}' is in .{actual.space}; only .param variables and registers pass"
-    if not isinstance(actual, Symbol | Register):
-        return None
-    formal_count = formal.count if isinstance(formal, Symbol) else None
-    actual_count = actual.count if isinstance(actual, Symbol) else None
-    fits = _types_fit(formal.type, actual.type)
-    open_array = isinstance(formal, Symbol) and formal.size == 0
-    if not fits or (formal_count != actual_count and not open_array):
-        return f"'{actual.name}' is {_described(actual)}, '{formal.name}' is {_described(formal)}"
-    if isinstance(formal, Symbol) and isinstance(actual, Symbol) and formal_count is not None:
-        if formal.align != actual.align:
-            return f"'{actual.name}' has .align {actual.align}, '{formal.name}' {formal.align}"
-    return None
-
-
-def _types_fit(a: ScalarType, b: ScalarType) -> bool:
-    if a.bits != b.bits or (a.kind == "p") != (b.kind == "p"):
-        return False
-    return "b" in (a.kind, b.kind) or a.name == b.name or (a.kind in "us" and b.kind in "us")

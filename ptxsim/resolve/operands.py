@@ -198,9 +198,7 @@ def _group(
     return RegisterGroup(tuple(values))
 
 
-def _joined(
-    type_: ScalarType, elements: tuple[ast.Operand, ...], scope: Scope
-) -> ScalarType:
+def _joined(type_: ScalarType, elements: tuple[ast.Operand, ...], scope: Scope) -> ScalarType:
     """The type that a group is checked against: its elements have a type together (measured).
 
     They have one width, and no float stands beside another type.  Untyped and typed, or signed and
@@ -225,8 +223,7 @@ def _joined(
             continue
         if names and not _may_neighbour(names[-1], name):
             raise Mismatch(
-                f"'{element.text}' does not go with the element before it: one is float, the other"
-                " is not",
+                "this element and the one before it differ: one is float, the other is not",
                 element.span,
                 help="declare the registers untyped: .b16, .b32, .b64",
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from ..diagnostics import Diagnostic, Source, Span, did_you_mean
@@ -12,12 +12,13 @@ from ..isa.record import Form, FormMismatch, Instruction, Mods, registry
 from ..syntax import ast
 from ..targets import PTX_VERSIONS, TARGETS, Floor, Target, parse_target
 from ..types import SCALAR_TYPES, ScalarType
+from .advice import forms_note, modifier_span, nearest_spelling
+from .calls import call_fault
 from .constants import ConstantError, FloatValue, evaluate
 from .declarations import (
     MAX_CONST,
     MAX_SHARED,
     Fault,
-    argument_fault,
     directive_faults,
     header_faults,
     parameter_faults,
@@ -69,9 +70,6 @@ CODES = {
 _LIMIT = 1 << 31
 
 _MAX_REGISTERS = 1 << 17
-
-#: A formal parameter or result.
-Formal = Symbol | Register
 
 
 @dataclass
@@ -158,7 +156,7 @@ class _Resolver:
             self.variables,
             self.shared.size,
             self.dynamic_align,
-            tuple(self.log.items + self.unsupported),
+            tuple(sorted(self.log.items, key=_place) + self.unsupported),
         )
 
     def _report(self, faults: Iterable[Fault]) -> None:
@@ -373,7 +371,7 @@ class _Resolver:
             )  # fmt: skip
         elif known.external and not symbol.external and not d.linkage:
             self.log.error(
-                "PTX112", f"'{symbol.name}' is .extern before: it is not defined for this file alone",
+                "PTX112", f"'{symbol.name}' is .extern before and has no linkage here",
                 symbol.span, help="define it as .visible", notes=(("declared here", known.span),),
             )  # fmt: skip
         if known.external:
@@ -507,7 +505,7 @@ class _Resolver:
         first = self.linkage.get(node.name, ())
         added = [word for word in node.linkage if word not in first]
         if why is None and "extern" in first and "extern" not in node.linkage:
-            why = "it is .extern where it is declared first, which says that it is defined elsewhere"
+            why = "it is .extern where it is declared first"
         elif why is None and added:
             why = f"it is .{added[0]} here, but not where it is declared first"
         if why is not None:
@@ -669,8 +667,12 @@ class _Resolver:
             return
         record, form, m, operands = chosen
         call = operands.get("call")
-        if isinstance(call, CallOperand) and not self._call_fits(call, node):
-            return
+        if isinstance(call, CallOperand):
+            fault = call_fault(call, self.functions, self.aliases)
+            if fault is not None:
+                notes = (("declared here", fault[1]),) if fault[1] else ()
+                self.log.error("PTX111", fault[0], node.span, notes=notes)
+                return
         body.instructions.append(
             TypedInstruction(
                 record,
@@ -684,46 +686,6 @@ class _Resolver:
                 node.opcode_span,
             )
         )
-
-    def _call_fits(self, call: CallOperand, node: ast.Instruction) -> bool:
-        """Whether a call gives what the function or prototype takes, and takes what it gives."""
-        for name, results, parameters, span in self._callees(call):
-            for what, given, declared in (
-                ("arguments", call.arguments, parameters),
-                ("results", call.results, results),
-            ):
-                why = self._list_fault(name, what, given, declared)
-                if why is not None:
-                    notes = (("declared here", span),) if span else ()
-                    self.log.error("PTX111", why, node.span, notes=notes)
-                    return False
-        return True
-
-    def _callees(
-        self, call: CallOperand
-    ) -> Iterable[tuple[str, Sequence[Formal], Sequence[Formal], Span | None]]:
-        """Name, results, parameters and place of what a call may reach, as far as known."""
-        if call.prototype is not None:
-            yield call.prototype.name, call.prototype.results, call.prototype.parameters, None
-        direct = (call.callee.name,) if isinstance(call.callee, FunctionRef) else ()
-        for callee in direct or call.candidates or ():
-            name = self.aliases.get(callee, callee)
-            function = self.functions.get(name)
-            if function is not None:
-                yield name, function.results, function.parameters, function.span
-
-    def _list_fault(
-        self, name: str, what: str, given: Sequence[object], declared: Sequence[Formal]
-    ) -> str | None:
-        kind = self.functions[name].kind if name in self.functions else "func"
-        if kind == "entry":
-            return f"'{name}' is an .entry, which only the host calls"
-        last = declared[-1] if declared else None
-        open_array = isinstance(last, Symbol) and last.count is not None and last.size == 0
-        if len(given) != len(declared) and not (open_array and len(given) == len(declared) - 1):
-            return f"'{name}' has {len(declared)} {what}, the call names {len(given)}"
-        faults = (argument_fault(f, a) for f, a in zip(declared, given, strict=False))
-        return next((f for f in faults if f is not None), None)
 
     def _candidates(self, node: ast.Instruction) -> list[tuple[Instruction, Form, Mods]] | None:
         """All forms whose modifiers fit, with a message for the best miss if there is none."""
@@ -759,9 +721,14 @@ class _Resolver:
                     best = FormMismatch(reason, 99)
         if not found:
             assert best is not None
-            legal = {w for r in registry[name] for f in r.forms for s in f.slots for w in s.domain}
-            hint = did_you_mean(best.word, legal) if best.word else None
-            self.log.error("PTX104", f"{name}: {best}", node.opcode_span, hint)
+            spelling = nearest_spelling(name, words)
+            self.log.error(
+                "PTX104",
+                f"{name}: {best}",
+                modifier_span(self.source, node.opcode_span, node.opcode, best.word),
+                f"did you mean '{spelling}'?" if spelling else None,
+                notes=((forms_note(name, words, None), None),),
+            )
             return None
         self.known[node.opcode] = found
         return found
@@ -809,7 +776,12 @@ class _Resolver:
             return None
         assert best is not None
         text = best.message if best.code == "PTX105" else f"{'.'.join(node.opcode)}: {best.message}"
-        self.log.error(best.code, text, best.span, best.help)
+        forms: tuple[tuple[str, Span | None], ...] = ()
+        if best.code in ("PTX105", "PTX106"):
+            record, _, m = candidates[0]
+            given = [word for word in m.values() if word]
+            forms = ((forms_note(record.name, given, len(node.operands)), None),)
+        self.log.error(best.code, text, best.span, best.help, forms)
         return None
 
     def _floor(self, record: Instruction, form: Form, m: Mods) -> tuple[str, str] | None:
@@ -842,6 +814,10 @@ class _Resolver:
             )
         )  # fmt: skip
         return
+
+
+def _place(d: Diagnostic) -> tuple[int, int]:
+    return d.span.line, d.span.column
 
 
 def _label_key(label: ast.Label) -> str:
