@@ -45,19 +45,16 @@ _LATE_SYNC = frozenset({"elect", "match", "redux", "shfl", "vote"})
 
 
 def canonical(opcode: tuple[str, ...]) -> tuple[str, ...]:
-    """The opcode with the parts of its mnemonic in front.
+    """The opcode with the parts of its mnemonic in front; sync may stand twice.
 
     >>> canonical(("match", "b32", "sync", "any"))
     ('match', 'any', 'sync', 'b32')
     """
-    if opcode[0] not in _LATE_SYNC or "sync" not in opcode[2:]:
+    if opcode[0] not in _LATE_SYNC or "sync" not in opcode[1:]:
         return opcode
-    head = [w for w in opcode if w in ("any", "all")] if opcode[0] == "match" else []
-    head.append("sync")
-    rest = list(opcode[1:])
-    for word in head:
-        rest.remove(word)
-    return (opcode[0], *head, *rest)
+    head = [w for w in opcode if w in ("any", "all")][:1] if opcode[0] == "match" else []
+    rest = [w for w in opcode[1:] if w != "sync" and w not in head]
+    return (opcode[0], *head, "sync", *rest)
 
 
 @lru_cache(maxsize=4096)

@@ -51,7 +51,7 @@ class Mismatch(Exception):
         self,
         message: str,
         span: Span,
-        score: int = 0,
+        score: float = 0,
         code: str = "PTX106",
         help: str | None = None,
     ) -> None:
@@ -95,7 +95,7 @@ def bind_operands(
         try:
             _bind(record, spec, m, operand, scope, out)
         except Mismatch as error:
-            error.score = len(out)
+            error.score += len(out)
             raise
         except ConstantError as error:
             raise Mismatch(error.message, error.span, len(out), "PTX108") from None
@@ -180,8 +180,22 @@ def _group(
         raise Mismatch(
             f"{count} registers are needed in the group, {len(elements)} given", operand.span
         )
+    try:
+        return _elements(spec, type_, elements, operand.span, scope)
+    except Mismatch as error:  # the form is more likely meant than one without a group
+        error.score += 0.5
+        raise
+
+
+def _elements(
+    spec: OperandSpec,
+    type_: ScalarType,
+    elements: tuple[ast.Operand, ...],
+    span: Span,
+    scope: Scope,
+) -> RegisterGroup:
     if all(isinstance(e, ast.Name) and e.text == "_" for e in elements):
-        raise Mismatch("every element of the group is the sink '_'", operand.span)
+        raise Mismatch("every element of the group is the sink '_'", span)
     declared, type_ = type_, _joined(type_, elements, scope)
     values = []
     # beside registers of pairs of halves a constant is a pattern of bits (measured)

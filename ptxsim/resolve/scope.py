@@ -82,8 +82,10 @@ class Scope:
             scope = scope.parent
 
     def declare(self, name: str, entity: Entity, span: Span, log: Log) -> None:
-        """Add a name; a second declaration in the same scope is an error."""
+        """Add a name; a second declaration in the same scope is an error, told once for a range."""
         if name in self.names:
+            if log.items and log.items[-1].span == span and log.items[-1].code == "PTX102":
+                return
             log.error("PTX102", f"'{name}' is already declared in this scope", span)
             return
         self.names[name] = entity

@@ -7,6 +7,7 @@ Everything follows from a seeded ``random.Random``.  Lines are statements for th
 from __future__ import annotations
 
 import random
+import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -96,15 +97,20 @@ def legal(rng: random.Random, names: Sequence[str]) -> Iterator[Drawn]:
 
 def _operand(record: Instruction, spec: OperandSpec, m: Mods, rng: random.Random) -> str | None:
     if spec.kind == "address":
-        return _address(m, rng)
+        return _address(record, m, rng)
     if spec.kind == "raw":
         return {"label": "L0", "sink": "_"}.get(spec.name)
     type_ = record.type_of(spec.type, m)
     count = record.count_of(spec.count, m)
     if count:
-        return "{" + ", ".join(_scalar(record, spec, type_, m, rng, i) for i in range(count)) + "}"
-    text = _scalar(record, spec, type_, m, rng, None)
-    if spec.pair and rng.random() < 0.5:
+        same = _registers(spec, type_, rng)
+        one = rng.choice(same)
+        untyped = f"b{one[1:]}" if f"b{one[1:]}" in same else one
+        pair = (one, untyped)  # whatever may stand beside each other
+        elements = (_scalar(record, spec, type_, m, rng, pair, i) for i in range(count))
+        return "{" + ", ".join(elements) + "}"
+    text = _scalar(record, spec, type_, m, rng, _registers(spec, type_, rng), None)
+    if spec.paired or (spec.pair and rng.random() < 0.5):
         return f"{text}|%p{rng.randrange(8)}"
     return text
 
@@ -115,6 +121,7 @@ def _scalar(
     type_: ScalarType,
     m: Mods,
     rng: random.Random,
+    registers: Sequence[str],
     element: int | None,
 ) -> str:
     constant = not spec.written and (spec.constant or rng.random() < 0.2)
@@ -123,18 +130,19 @@ def _scalar(
         found = _constant(record, name, type_, m, rng)
         if found:
             return found
-    text = _register(spec, type_, rng)
+    text = f"{REGISTERS[rng.choice(registers)]}{rng.randrange(8)}"
     if spec.negatable and rng.random() < 0.3:
         text = "!" + text
     return text
 
 
-def _register(spec: OperandSpec, type_: ScalarType, rng: random.Random) -> str:
-    same = [t for t in REGISTERS if _fits(type_, t)]
-    if spec.relaxed and rng.random() < 0.3:
-        wider = {8: ("b16", "b32", "b64"), 16: ("b32", "b64"), 32: ("b64",)}
-        same = list(wider.get(type_.bits, same))
-    return f"{REGISTERS[rng.choice(same)]}{rng.randrange(8)}"
+def _registers(spec: OperandSpec, type_: ScalarType, rng: random.Random) -> list[str]:
+    """The types of registers that an operand takes: those of its size, or now and then wider."""
+    if spec.relaxed and type_.kind != "a" and rng.random() < 0.3:
+        wider = {8: ["b16", "b32", "b64"], 16: ["b32", "b64"], 32: ["b64"]}
+        if type_.bits in wider:
+            return [rng.choice(wider[type_.bits])]
+    return [t for t in REGISTERS if _fits(type_, t)]
 
 
 def _fits(type_: ScalarType, register: str) -> bool:
@@ -152,29 +160,40 @@ def _fits(type_: ScalarType, register: str) -> bool:
 #: Constants of each kind, small ones more often, for an operand takes them more often.
 _INTEGERS = ("0", "1", "2", "3", "4", "8", "16", "31", "32", "64", "128", "-1", "-5", "0xff", "255",
              "256", "65535", "0x7fffffff", "0xffffffff", "(2 + 3)")  # fmt: skip
-_FLOATS = ("0f3f800000", "0d3ff0000000000000", "1.5", "-2.0", "1e10")
+_FLOATS = ("0f3f800000", "0d3ff0000000000000", "1.5", "-2.0", "0.5", "1e10")
 
 
 def _constant(
     record: Instruction, name: str, type_: ScalarType, m: Mods, rng: random.Random
 ) -> str | None:
-    if type_.kind == "f":
-        return rng.choice(_FLOATS) if type_.bits >= 32 and type_.name != "f16x2" else None
-    for _ in range(30):
-        text = rng.choice(_INTEGERS)
-        value = 5 if text.startswith("(") else int(text, 0)
-        if record.check_constant(name, value & ((1 << type_.bits) - 1), m) is None:
+    """A constant that the operand takes, if there is one among those of a few lengths."""
+    if type_.kind == "f" and (type_.bits < 32 or type_.name == "f16x2"):
+        return None
+    texts = list(_FLOATS if type_.kind == "f" else _INTEGERS)
+    rng.shuffle(texts)
+    for text in texts:
+        if record.check_constant(name, _bits(text, type_), m) is None:
             return text
     return None
 
 
-def _address(m: Mods, rng: random.Random) -> str:
+def _bits(text: str, type_: ScalarType) -> int:
+    if type_.kind != "f":
+        return (5 if text.startswith("(") else int(text, 0)) & ((1 << type_.bits) - 1)
+    value = {"0f3f800000": 1.0, "0d3ff0000000000000": 1.0}.get(text) or float(text)
+    kind = "<d" if type_.bits == 64 else "<f"
+    return int.from_bytes(struct.pack(kind, value), "little")
+
+
+def _address(record: Instruction, m: Mods, rng: random.Random) -> str:
     space = m.space.partition("::")[0]
     symbol = {"shared": "sv", "const": "cv", "local": "lv", "param": "kp"}.get(space, "gv")
     forms = ["[%rd1]", "[%rd2]", "[%rd1+16]", "[%ud1+-8]", f"[{symbol}]", f"[{symbol}+16]"]
     if space == "shared":
         forms += ["[%r1]", "[%r1+4]"]
-    return rng.choice(forms if space else forms[:4])
+    # ptxas 13.0 takes registers alone in st.bulk; an input parameter is not written
+    named = space and record.name != "st.bulk" and (record.name, space) != ("st", "param")
+    return rng.choice(forms if named else forms[:4])
 
 
 # --- near misses --------------------------------------------------------------------------------
