@@ -46,8 +46,8 @@ class CpAsync(Instruction):
             if value not in legal:
                 many = " or ".join(map(str, legal))
                 return f"cp.async.{m.cop} copies {many} bytes, not {value}"
-        if name == "src_size" and value > 16:
-            return f"a source size is from 0 to 16 bytes, not {value}"
+        if name == "ignore" or (name == "src_size" and value > 16):
+            return "a source size is from 0 to 16 bytes, the ignore-src predicate a register"
         return None
 
     def bind(self, b: Any) -> Step:

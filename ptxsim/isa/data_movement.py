@@ -213,6 +213,10 @@ class _Memory(Instruction):
             return f".{m.order} needs a scope: .cta, .cluster, .gpu or .sys"
         if m.scope and m.order in ("", "weak", "volatile"):
             return f"the scope .{m.scope} is only legal with .relaxed, .acquire or .release"
+        space = m.space.partition("::")[0]
+        legal = ("", "global", "shared") + (("local",) if m.order == "volatile" else ())
+        if m.order not in ("", "weak") and space not in legal:
+            return f".{m.order} is not for .{m.space}"
         if m.cop and m.evict:
             return f"the cache operator .{m.cop} and the priority .{m.evict} exclude each other"
         for word in (m.evict, m.hint, m.prefetch):

@@ -124,7 +124,9 @@ def _scalar(
     registers: Sequence[str],
     element: int | None,
 ) -> str:
-    constant = not spec.written and (spec.constant or rng.random() < 0.2)
+    # ptxas expands constants within fragments, well or badly
+    fragment = element is not None and record.name.startswith(("mma", "wmma", "stmatrix"))
+    constant = not spec.written and (spec.constant or (not fragment and rng.random() < 0.2))
     if constant and not spec.selector and type_.kind in "busf" and type_.bits <= 64:
         name = spec.name if element is None else f"{spec.name}[{element}]"
         found = _constant(record, name, type_, m, rng)

@@ -36,20 +36,25 @@ VERSION, TARGET = "9.0", "sm_100a"
 
 #: Where we differ from ptxas 13.0 and mean to, by a pattern of the line, with the reason.
 DIFFERENCES = {
-    r"^membar\.proxy\.async": "ptxas 13.5 takes it",
-    r"^membar\.async": "the same",
     r"^fence\.(.*\.)?(acquire|release)": "from PTX ISA 8.6 on, as ptxas 13.5 has it",
     r"const::0": "ptxas 13.5 takes it",
-    r"^cvta\..*u32": "refused only when code is made: 32-bit addresses ended with sm_90",
     r"^mbarrier\.init": "a count of zero, or of more than 20 bits, is refused here",
     r"^st\.bulk.*\[sv": "ptxas 13.0 expands it badly for a variable",
     r"\[%(u|s)?[bh]\d": "no memory is so small that an address has 8 or 16 bits",
     r"^testp\.f(32|64) ": "ptxas does not ask for the test",
     r"_group\.\w+": "ptxas ignores modifiers there",
+    r"\.((not|in|sub)?(normal|number|finite)|notanumber)\b": "and the words of testp elsewhere",
     r"^cvt\.pack": "ptxas does not check all registers of the narrow forms",
-    r"^(w?mma|stmatrix)": "constants among the registers of a fragment are expanded by ptxas",
+    r"^(w?mma|stmatrix)": "ptxas expands constants and special registers in fragments, or fails to",
+    r"^\S+\.pred .*%fp": "an f16x2 register is no predicate; ptxas does not look",
+    r"^ldmatrix.*\{.*%p\d": "nor at predicates among the registers of a matrix",
     r"^movmatrix": "ptxas does not check the register",
 }  # fmt: skip
+
+
+#: Not drawn: ptxas 13.5 takes the first, 13.0 does not, and the second is refused only when code is
+#: made, for 32-bit addresses ended with sm_90.
+_UNDECIDED = re.compile(r"(^|\s)(membar\.proxy\.async|cvta\..*u32)")
 
 
 def _drawn(seed: int, count: int, change: bool) -> list[Drawn]:
@@ -57,7 +62,8 @@ def _drawn(seed: int, count: int, change: bool) -> list[Drawn]:
     lines: dict[str, Drawn] = {}
     for drawn in legal(rng, NAMES):
         chosen = miss(drawn, rng) if change else drawn
-        lines.setdefault(chosen.text, chosen)
+        if not _UNDECIDED.search(chosen.text):
+            lines.setdefault(chosen.text, chosen)
         if len(lines) == count:
             break
     return list(lines.values())
@@ -100,7 +106,9 @@ class TestGenerator:
         refused = {
             lines[i]: why
             for i, why in _ours(lines, monkeypatch).items()
-            if not re.match("PTX400|PTX107|.*(differ: one is float|constants alone|double constant)", why)
+            if not re.match(
+                "PTX400|PTX107|.*(differ: one is float|constants alone|double constant)", why
+            )
         }
         assert not refused
 
@@ -121,7 +129,7 @@ def _expected(line: str) -> bool:
 def test_the_assembler_agrees(
     change: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On at least 99.5 % of 2,000 lines; the rest is in the table of differences."""
+    """On at least 99.5 % of 2,000 lines; the others are, but for a few, in the table."""
     judge = LineJudge(tmp_path)
     lines = [d.text for d in _drawn(2026, 2000, change)]
     ours = _ours(lines, monkeypatch)
@@ -131,10 +139,8 @@ def test_the_assembler_agrees(
         for i, line in enumerate(lines)
         if not ours.get(i, "").startswith("PTX400") and (i in ours) != (i in theirs)
     ]
-    unexplained = [d for d in differ if not _expected(d[0])]
-    print(f"{len(differ)} of {len(lines)} differ, {len(unexplained)} without a known reason")
-    assert len(unexplained) <= len(lines) // 200, unexplained
-    assert len(differ) <= len(lines) // 50, differ
+    assert len(differ) <= len(lines) // 200, differ
+    assert sum(not _expected(line) for line, *_ in differ) <= 4, differ
 
 
 @pytest.mark.ptxas
