@@ -118,3 +118,20 @@ def test_a_listener_sees_the_accesses() -> None:
     outcome = run(record, lambda *a, **k: None)
     assert seen == [("load", "param", 8), ("load", "param", 4), ("store", "global", 4)]
     assert (outcome.contents(0).view(np.uint32) == 9).all()
+
+
+@pytest.mark.parametrize(
+    ("directive", "cluster", "message"),
+    [
+        (".reqnctapercluster 2", 4, r"requires clusters of \(2,\) CTAs"),
+        (".maxclusterrank 2", 4, r"allows 2 CTAs a cluster"),
+        (".explicitcluster", None, "requires a cluster to be given"),
+    ],
+)
+def test_a_cluster_that_the_directives_exclude(
+    directive: str, cluster: int | None, message: str
+) -> None:
+    text = f".version 8.0\n.target sm_90\n.address_size 64\n.entry k() {directive} {{ ret; }}\n"
+    with pytest.raises(ptxsim.UsageError, match=message):
+        ptxsim.assemble(text).kernel().launch(grid=8, block=1, cluster=cluster)
+    assert ptxsim.assemble(text).kernel().launch(grid=8, block=1, cluster=2).verdict == "clean"
