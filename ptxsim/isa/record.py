@@ -42,6 +42,7 @@ import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 from ..errors import InternalError
@@ -219,6 +220,7 @@ class FormMismatch(Exception):
         self.word = word
 
 
+@cache
 def _ordered(word: str) -> str:
     """Which words keep their order among themselves: types, state spaces, or (empty) none."""
     if word in SCALAR_TYPES:
