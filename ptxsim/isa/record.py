@@ -244,6 +244,10 @@ class Form:
         self.operands = tuple(_parse_operand(p) for p in parts)
         self.floor = Floor.parse(floor) if floor else ANY
         self.unsupported = unsupported
+        self._places: dict[str, list[int]] = {}
+        for index, slot in enumerate(self.slots):
+            for word in slot.domain:
+                self._places.setdefault(word, []).append(index)
 
     def __repr__(self) -> str:
         return f"Form({self.modifiers!r})"
@@ -258,23 +262,26 @@ class Form:
         last = {"type": -1, "space": -1, "": -1}
         fixed = last_fixed = 0
         for score, word in enumerate(words):
+            places = self._places.get(word)
+            if places is None:
+                raise FormMismatch(f"modifier .{word} is not legal here", score, word)
             ordered = _ordered(word)
-            for index, slot in enumerate(self.slots):
-                if slot.name in taken or word not in slot.domain:
+            for index in places:
+                slot = self.slots[index]
+                if slot.name in taken or index < last[ordered]:
                     continue
-                if index < last[ordered] or (slot.fixed and (fixed != score or index < last_fixed)):
-                    continue
-                taken[slot.name] = word
                 if slot.fixed:
+                    if fixed != score or index < last_fixed:
+                        continue
                     fixed, last_fixed = fixed + 1, index
+                taken[slot.name] = word
                 if ordered:
                     last[ordered] = index
                 break
             else:
                 if word in _REPEATABLE and word in taken.values():
                     continue
-                known = any(word in s.domain for s in self.slots)
-                why = "appears too often or in the wrong place" if known else "is not legal here"
+                why = "appears too often or in the wrong place"
                 raise FormMismatch(f"modifier .{word} {why}", score, word)
         for slot in self.slots:
             if slot.name not in taken:
