@@ -1,4 +1,4 @@
-.PHONY: help test slow lint type format bench wheel-check
+.PHONY: help test slow device lint type format bench wheel-check
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -8,6 +8,9 @@ test:  ## the default test suite
 
 slow:  ## the exhaustive suites
 	python -m pytest -m slow
+
+device:  ## the tests that need a GPU; they say why where there is none
+	python -m pytest -m device -rs
 
 lint:  ## ruff, check only
 	ruff check . && ruff format --check .

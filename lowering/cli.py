@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from argparse import Namespace
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ptxsim.diagnostics import did_you_mean
 from ptxsim.errors import UsageError
 from ptxsim.targets import TARGETS
 
+from .circular import DTYPES as MATMULS
+from .circular import Matmul, Scheme, lower_matmul
 from .coopmat import Refused, TextError, lower_coopmat
 from .coopmat import parse as parse_kernel
 from .copy import COPY_VARIANTS, DTYPES, SCOPES, Copy, Lowered, lower_copy
@@ -20,7 +22,7 @@ from .copy.problem import MAX_ALIGN
 from .dispatch import Declined
 from .layout import LayoutError, parse, parse_tile
 
-__all__ = ["Answer", "coopmat", "copy"]
+__all__ = ["Answer", "coopmat", "copy", "matmul"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,56 @@ def coopmat(args: Namespace) -> Answer:
         rows = [f"{args.name}:{max(r.line, 1)}: refused: {r.text}" for r in refused.refusals]
         return Answer(error="\n".join(rows) + "\n", code=1)
     return Answer(lowered.explain() if args.explain else lowered.text())
+
+
+def matmul(args: Namespace) -> Answer:
+    """``ptxsim lower matmul``: the kernel of a matrix product as PTX, or why it is declined."""
+    try:
+        lowered = lower_matmul(_product(args), _version(args.ptx))
+    except Declined as declined:
+        return Answer(error=f"{declined}\n", code=1)
+    return Answer(lowered.explain() if args.explain else lowered.text())
+
+
+def _product(args: Namespace) -> Matmul:
+    """The matrix product that the options describe."""
+    _known("--dtype", args.dtype, MATMULS)
+    _known("--peel", args.peel, ("on", "off", "aligned"))
+    _known("--fill", args.fill, ("zfill", "explicit"))
+    _known("--target", args.target, TARGETS)
+    ks = _numbers("--k", args.k, (1, 2), "x")
+    m, n, k = _numbers("--tile", args.tile, (3,))
+    rows, columns = _numbers("--warps", args.warps, (2,))
+    symbolic = frozenset(args.symbolic.split(",")) if args.symbolic else frozenset()
+    if symbolic - set("mnk"):
+        raise UsageError(f"--symbolic {args.symbolic}: letters of m, n and k are needed")
+    spec = Matmul(
+        args.m, args.n, ks[0] if len(ks) == 1 else (ks[0], ks[1]), (m, n, k), (rows, columns),
+        args.stages, args.dtype, args.layout.upper(), args.batch, split_k=args.split_k,
+        symbolic=symbolic, multiples=_multiples(args.multiple), target=args.target,
+        scheme=Scheme(args.peel, args.fill),
+    )  # fmt: skip
+    rows_of = {"a": args.lda, "b": args.ldb, "c": args.ldc}
+    strides = {name: spec.padded(name, ld) for name, ld in rows_of.items() if ld is not None}
+    return replace(spec, strides=strides)
+
+
+def _multiples(words: Iterable[str]) -> dict[str, int]:
+    found = {}
+    for word in words:
+        match = re.fullmatch(r"([mnk])=(\d{1,6})", word, re.ASCII)
+        if match is None or int(match[2]) < 1:
+            raise UsageError(f"--multiple {word}: a size and a number such as k=8 are needed")
+        found[match[1]] = int(match[2])
+    return found
+
+
+def _numbers(option: str, text: str, counts: tuple[int, ...], mark: str = ",") -> list[int]:
+    words = text.split(mark)
+    if len(words) not in counts or not all(re.fullmatch(r"\d{1,12}", w, re.ASCII) for w in words):
+        want = " or ".join(map(str, counts))
+        raise UsageError(f"{option} {text}: {want} numbers with '{mark}' between are needed")
+    return [int(word) for word in words]
 
 
 def _version(text: str | None) -> tuple[int, int] | None:

@@ -17,15 +17,19 @@ from .errors import FindingsError, InternalError, PtxError, PtxsimError, UsageEr
 
 if TYPE_CHECKING:
     from .api import Kernel, Module, assemble, undefined
+    from .core import Device, LaunchConfig, ObjectCode, launch
     from .report import Finding, Report
 
 __all__ = [
+    "Device",
     "Diagnostic",
     "Finding",
     "FindingsError",
     "InternalError",
     "Kernel",
+    "LaunchConfig",
     "Module",
+    "ObjectCode",
     "PtxError",
     "PtxsimError",
     "Report",
@@ -34,12 +38,14 @@ __all__ = [
     "UsageError",
     "__version__",
     "assemble",
+    "launch",
     "undefined",
 ]
 
 _LAZY = {
     "Kernel": "api", "Module": "api", "assemble": "api", "undefined": "api",
-    "Finding": "report", "Report": "report",
+    "Finding": "report", "Report": "report", "Device": "core", "LaunchConfig": "core",
+    "ObjectCode": "core", "launch": "core",
 }  # fmt: skip
 
 

@@ -1,10 +1,12 @@
-"""The Python interface: assemble text, look at its kernels, launch them on the simulator."""
+"""The Python interface: assemble text, look at its kernels, launch them, simulated or not."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -17,14 +19,15 @@ from .errors import PtxError, UsageError
 from .machine.advice import Advisor
 from .machine.launch import DEFAULT_INSTRUCTIONS, SCHEDULES, WMMA_RULES, Buffer, LaunchRecord, run
 from .machine.memory import ARENA
-from .machine.races import MAX_LANES, RaceChecker, orders_parts, provenance
+from .machine.races import MAX_LANES, RaceChecker, fences_in_order, orders_parts, provenance
 from .machine.watch import Watch, combine
 from .machine.wave import Dimensions, Geometry
-from .report import FindingLog, Output, Report, without_consequences
+from .report import Finding, FindingLog, Output, Report, without_consequences
 from .resolve import resolve
 from .resolve.typed import Symbol, TypedFunction, TypedModule
 from .syntax import parse
 from .syntax.comments import instruction_tags
+from .syntax.line_table import LineTable
 from .targets import TARGETS
 
 __all__ = ["Kernel", "Module", "Parameter", "assemble", "undefined"]
@@ -89,6 +92,11 @@ class Module:
     def source(self) -> Source:
         """The text and its name."""
         return self.typed.source
+
+    @cached_property
+    def lines(self) -> LineTable:
+        """The lines of the program that the text was compiled from, as far as it names them."""
+        return LineTable(self.source.text)
 
     @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
@@ -160,16 +168,25 @@ class Kernel:
         backend: str = "sim",
         wave_ctas: int | None = None,
         wmma_rule: str = "ptx",
+        cooperative: bool = False,
+        timeout: float = 30.0,
+        isolate: bool = True,
     ) -> Report:
         """Run the kernel; arrays among ``args`` are buffers and hold the results afterwards.
 
         ``grid``, ``block`` and ``cluster`` are counts of CTAs, threads and CTAs; ``smem`` is
         dynamic shared memory in bytes; ``wmma_rule`` says whether tiles of wmma must be aligned as
-        the PTX ISA wants (``ptx``) or as the CUDA C++ guide does (``cuda``).
+        the PTX ISA wants (``ptx``) or as the CUDA C++ guide does (``cuda``).  The CTAs of a
+        ``cooperative`` launch run at the same time.
         :class:`UsageError` for a launch that cannot be made.
+
+        ``backend="gpu"`` makes the same launch on a GPU.  Tools, schedule and limits of the
+        simulator have no effect there, and findings name no line.  A kernel has ``timeout``
+        seconds.  With ``isolate`` it runs in a process of its own, so that a fault harms no later
+        launch.
         """
-        if backend != "sim":
-            raise UsageError(f"backend '{backend}' is not available; use 'sim'")
+        if backend not in ("sim", "gpu"):
+            raise UsageError(f"backend '{backend}' is unknown; use 'sim' or 'gpu'")
         if jobs != 1:
             raise UsageError("jobs other than 1 are not available")
         if wmma_rule not in WMMA_RULES:
@@ -184,6 +201,10 @@ class Kernel:
             )
         arguments = tuple(_argument(p, a) for p, a in zip(self.params, args, strict=True))
         _check_overlap(self.params, args)
+        if backend == "gpu":
+            return self._launch_on_gpu(geometry, arguments, args, cooperative, timeout, isolate)
+        if cooperative:
+            wave_ctas = geometry.ctas
         log = FindingLog()
         advisor = Advisor() if "advice" in chosen else None
         watches = () if advisor is None else advisor.watches
@@ -226,12 +247,63 @@ class Kernel:
             file=self.source.name,
             entry=self.name,
             target=self.module.target,
-            findings=without_consequences(log.findings()),
+            findings=_located(without_consequences(log.findings()), self.module.lines),
             outputs=outputs,
             counters=counters,
             printf="".join(outcome.printf),
             profile=_profile(outcome.program),
             stopped=outcome.stopped,
+        )
+
+    def _launch_on_gpu(
+        self,
+        geometry: Geometry,
+        arguments: Sequence[Buffer | bytes],
+        values: Sequence[Any],
+        cooperative: bool,
+        timeout: float,
+        isolate: bool,
+    ) -> Report:
+        """The launch on a GPU; ``values`` are the arguments as they were given."""
+        from .device import DeviceBuffer, Request, launch
+
+        if self.module.typed.address_size != 64:
+            raise UsageError("a GPU runs modules with .address_size 64 only")
+        if not (timeout > 0 and math.isfinite(timeout)):
+            raise UsageError(f"timeout is a positive number of seconds, not {timeout!r}")
+        buffers: dict[tuple[int, int], DeviceBuffer] = {}
+        places: dict[int, int] = {}  # position of an argument -> its buffer; one array is one
+        for n, a in enumerate(arguments):
+            if isinstance(a, Buffer):
+                key = a.data.ctypes.data, a.data.size
+                buffers.setdefault(key, DeviceBuffer(a.name, a.data, a.readonly))
+                places[n] = list(buffers).index(key)
+        request = Request(
+            _text_for(self.source.text, self.module.target), self.module.target, self.name,
+            geometry.grid, geometry.block, geometry.cluster, geometry.dynamic_shared, cooperative,
+            tuple(buffers.values()),
+            tuple(a if isinstance(a, bytes) else places[n] for n, a in enumerate(arguments)),
+            timeout,
+        )  # fmt: skip
+        result = launch(request, isolate)
+        if result.diagnostics:
+            raise PtxError(result.diagnostics, self.source)
+        outputs: dict[str, Output] = {}
+        if result.buffers is not None:
+            for n, place in places.items():
+                value = values[n]
+                if value.flags.writeable:
+                    value.reshape(-1).view(np.uint8)[:] = result.buffers[place]
+                outputs[self.params[n].name] = Output(str(value.dtype), value.shape, value)
+        return Report(
+            file=self.source.name,
+            entry=self.name,
+            target=self.module.target,
+            findings=result.findings,
+            outputs=outputs,
+            printf=result.printf,
+            stopped=result.stopped,
+            device=None if result.device is None else result.device.to_json(),
         )
 
     def _checks(self, chosen: set[str], args: Sequence[Any], geometry: Geometry) -> list[Watch]:
@@ -243,7 +315,10 @@ class Kernel:
                     f"the race checker tells {MAX_LANES} threads apart; launch fewer, or choose"
                     " tools without racecheck"
                 )
-            checks.append(RaceChecker(orders_parts(self.module.typed), self._unwatched(args)))
+            module = self.module.typed
+            checks.append(
+                RaceChecker(orders_parts(module), self._unwatched(args), fences_in_order(module))
+            )
         return checks
 
     def _unwatched(self, args: Sequence[Any]) -> frozenset[tuple[int, int]]:
@@ -286,7 +361,7 @@ class Kernel:
             shape = directives["reqnctapercluster"]
         g = Geometry(
             _dimensions(grid, "grid"), _dimensions(block, "block"),
-            _dimensions(1 if shape is None else shape, "cluster"), smem,
+            _dimensions(1 if shape is None else shape, "cluster"), smem, shape is not None,
         )  # fmt: skip
         if g.threads > 1024:
             raise UsageError(f"a CTA has at most 1024 threads, block={g.block} has {g.threads}")
@@ -306,6 +381,11 @@ class Kernel:
         if not smem >= 0 or total > 228 << 10:
             raise UsageError(f"{total} bytes of shared memory a CTA; at most {228 << 10} exist")
         return g
+
+
+def _text_for(text: str, target: str) -> str:
+    """The text with the target that was asked for in its ``.target`` directive."""
+    return re.sub(r"(?m)^(\s*\.target\s+)sm_\w+", rf"\g<1>{target}", text, count=1)
 
 
 def _check_overlap(params: Sequence[Parameter], args: Sequence[Any]) -> None:
@@ -401,6 +481,20 @@ def _argument(parameter: Parameter, value: Any) -> Buffer | bytes:
             f"parameter '{p.name}' has {p.size} bytes, the argument has {len(data_bytes)}"
         )
     return data_bytes
+
+
+def _located(findings: tuple[Finding, ...], lines: LineTable) -> tuple[Finding, ...]:
+    """Findings with the places of the program that the PTX was compiled from."""
+    if not findings or not lines:
+        return findings
+    return tuple(
+        replace(
+            f,
+            source=lines.at(f.line, f.column),
+            other_source=lines.at(f.other_line or 0, f.other_column),
+        )
+        for f in findings
+    )
 
 
 def _tags(module: TypedModule) -> dict[tuple[int, int], str]:

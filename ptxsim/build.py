@@ -17,6 +17,8 @@ st.global.f32 [%rd0+4], %f0;
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -31,7 +33,16 @@ from .types import SCALAR_TYPES
 if TYPE_CHECKING:
     from .api import Module
 
-__all__ = ["Address", "Kernel", "Label", "Operand", "Register", "Special", "Variable"]
+__all__ = [
+    "Address",
+    "Kernel",
+    "Label",
+    "Negated",
+    "Operand",
+    "Register",
+    "Special",
+    "Variable",
+]
 
 #: Register prefixes by type, as compilers choose them.
 _PREFIX = {
@@ -94,6 +105,16 @@ class Label:
 
 
 @dataclass(frozen=True, slots=True)
+class Negated:
+    """The opposite of a predicate, where an operand may be that."""
+
+    predicate: Register
+
+    def __str__(self) -> str:
+        return f"!{self.predicate}"
+
+
+@dataclass(frozen=True, slots=True)
 class Special:
     """A special register, such as ``%tid.x``."""
 
@@ -115,7 +136,7 @@ class Address:
 
 
 Operand: TypeAlias = (
-    "Register | Variable | Label | Special | Address | int | float | tuple[Operand, ...]"
+    "Register | Negated | Variable | Label | Special | Address | int | float | tuple[Operand, ...]"
 )
 
 
@@ -222,6 +243,19 @@ class Kernel:
     def place(self, label: Label) -> None:
         """Put a label here."""
         self._body.append(f"{label}:")
+
+    @contextmanager
+    def writing(self, lines: list[str]) -> Iterator[None]:
+        """Collect what is written meanwhile in ``lines``; :meth:`append` puts them."""
+        before, self._body = self._body, lines
+        try:
+            yield
+        finally:
+            self._body = before
+
+    def append(self, lines: Sequence[str]) -> None:
+        """Put lines here that were collected."""
+        self._body += lines
 
     def comment(self, text: str) -> None:
         """Put a comment line here."""

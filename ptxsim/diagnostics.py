@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from enum import Enum
 from itertools import islice
 
-__all__ = ["Diagnostic", "Severity", "Source", "Span", "did_you_mean", "render"]
+__all__ = ["Diagnostic", "Severity", "Source", "SourcePlace", "Span", "did_you_mean", "render"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +70,31 @@ class Source:
     def line(self, number: int) -> str:
         """Line ``number`` (from 1) without its end, or an empty string beyond the text."""
         return self.lines[number - 1].rstrip("\r") if 0 < number <= len(self.lines) else ""
+
+    def code_of(self, number: int) -> Span:
+        """What line ``number`` holds between the spaces around it; at least one column."""
+        text = self.line(number)
+        words = text.strip()
+        column = len(text) - len(text.lstrip()) + 1 if words else 1
+        return Span(number, column, number, column + max(len(words), 1))
+
+
+@dataclass(frozen=True, slots=True)
+class SourcePlace:
+    """A place of the program that the PTX was compiled from, as ``.loc`` and ``.file`` name it.
+
+    ``function`` is the function that was inlined there, where one was; ``text`` is the line, where
+    it is known.  All of it is what the PTX says, and never a reason to open a file.
+    """
+
+    file: str
+    line: int
+    column: int = 0
+    function: str = ""
+    text: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}" + (f":{self.column}" if self.column else "")
 
 
 #: Known words that are compared; a kernel may declare very many registers.

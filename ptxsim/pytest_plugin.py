@@ -6,7 +6,7 @@ does.  Nothing else of ptxsim imports it, and so ptxsim does not need pytest.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from .errors import PtxError, UsageError
 
 if TYPE_CHECKING:
     from .api import Module
+    from .cli.elements import ElementType
     from .diagnostics import Source
     from .report import Finding, Report
 
@@ -27,9 +28,6 @@ __all__ = [
     "pytest_collection_modifyitems",
     "pytest_configure",
 ]
-
-_NO_DEVICE = "this version of ptxsim has no device support"
-
 
 # --- hooks ----------------------------------------------------------------------------------------
 
@@ -43,7 +41,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )  # fmt: skip
     group.addoption(
         "--ptxsim-gpu", action="store_true",
-        help=f"repeat each launch of ptx_launch on a GPU and compare ({_NO_DEVICE})",
+        help="repeat each launch of ptx_launch on the GPU and compare the bits of the buffers",
     )  # fmt: skip
 
 
@@ -53,16 +51,29 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers", "ptxsim_gpu: the test needs a GPU; it is skipped without --ptxsim-gpu"
     )
     if config.getoption("--ptxsim-gpu"):
-        raise pytest.UsageError(f"--ptxsim-gpu: {_NO_DEVICE}; run without it")
+        reason = _no_gpu()
+        if reason:
+            raise pytest.UsageError(f"--ptxsim-gpu: {reason}")
     if config.getoption("--ptxsim-schedules") < 0:
         raise pytest.UsageError("--ptxsim-schedules is a number that is not negative")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip the tests that need a GPU."""
-    for item in items:
-        if item.get_closest_marker("ptxsim_gpu") is not None:
-            item.add_marker(pytest.mark.skip(reason=f"needs a GPU, and {_NO_DEVICE}"))
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Skip the tests that need a GPU, with the reason, unless ``--ptxsim-gpu`` is given."""
+    marked = [item for item in items if item.get_closest_marker("ptxsim_gpu") is not None]
+    if not marked or config.getoption("--ptxsim-gpu"):
+        return
+    reason = _no_gpu() or "needs a GPU: run with --ptxsim-gpu"
+    for item in marked:
+        item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def _no_gpu() -> str:
+    """Why there is no GPU, or an empty string."""
+    from .device import probe
+
+    found = probe()
+    return "" if found.available else f"no GPU: {found.reason}"
 
 
 # --- the fixture ----------------------------------------------------------------------------------
@@ -71,17 +82,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def ptx_launch(pytestconfig: pytest.Config) -> PtxLaunch:
     """A function that launches a kernel on the simulator and fails the test on its findings."""
-    return PtxLaunch(pytestconfig.getoption("--ptxsim-schedules"))
+    option = pytestconfig.getoption
+    return PtxLaunch(option("--ptxsim-schedules"), option("--ptxsim-gpu"))
 
 
 class PtxLaunch:
     """Launches kernels for tests; the value of the fixture ``ptx_launch``.
 
-    ``schedules`` is how many random schedules each launch is repeated on, after adverse ones.
+    ``schedules`` is how many random schedules each launch is repeated on, after adverse ones;
+    ``gpu`` says whether it is repeated on the GPU.
     """
 
-    def __init__(self, schedules: int = 0) -> None:
+    def __init__(self, schedules: int = 0, gpu: bool = False) -> None:
         self._schedules = schedules
+        self._gpu = gpu
         self._modules: dict[tuple[str, str, str | None], Module] = {}
 
     def __call__(
@@ -95,13 +109,16 @@ class PtxLaunch:
         target: str | None = None,
         expect: str | Sequence[str] = (),
         schedules: int | None = None,
+        gpu: bool | None = None,
         **launch: Any,
     ) -> Report:
         """Launch a kernel of a PTX text, or of the file at a path, and judge it.
 
         ``expect`` names the classes of findings that must appear; any other error fails the test
-        with the findings as text.  ``schedules`` replaces ``--ptxsim-schedules``.  ``launch`` are
-        further keywords of :meth:`ptxsim.Kernel.launch`, such as ``tools`` and ``smem``.
+        with the findings as text.  ``schedules`` replaces ``--ptxsim-schedules``, ``gpu`` replaces
+        ``--ptxsim-gpu``: a launch without an error is repeated on the GPU, in a process of its own,
+        and the buffers must have the same bits.  ``launch`` are further keywords of
+        :meth:`ptxsim.Kernel.launch`, such as ``tools`` and ``smem``.
         :class:`PtxError` if the PTX is invalid.
         """
         __tracebackhide__ = True
@@ -112,20 +129,27 @@ class PtxLaunch:
             module = self._assembled(ptx, target)
             kernel = module.kernel(entry)
             count = self._schedules if schedules is None else schedules
-            untouched = [_copy(a) for a in args] if count else []
+            on_gpu = self._gpu if gpu is None else gpu
+            untouched = _copies(args) if count or on_gpu else []
             launch |= {"grid": grid, "block": block}
             report = kernel.launch(args=args, **launch)
             _judge(report, module.source, wanted - {"schedule-dependent"})
             first = launch.get("schedule", "default")
             for schedule in further_schedules(count, first):
                 again = {**launch, "schedule": schedule}
-                other = kernel.launch(args=[_copy(a) for a in untouched], **again)
-                _judge(other, module.source, wanted - {"schedule-dependent"}, schedule)
+                other = kernel.launch(args=_copies(untouched), **again)
+                judged = wanted - {"schedule-dependent"}
+                _judge(other, module.source, judged, f"with schedule {schedule}")
                 different = _differences(report, other, (first, schedule))
                 if different:
                     report.findings = (*report.findings, *different)
                     break
             _judge(report, module.source, wanted)
+            if on_gpu and report.clean:
+                other = kernel.launch(args=untouched, **{**launch, "backend": "gpu"})
+                _judge(other, module.source, frozenset(), "on the GPU")
+                report.findings = (*report.findings, *_mismatches(report, other))
+                _judge(report, module.source, frozenset())
         except (PtxError, UsageError) as error:
             # where in ptxsim this was noticed says nothing to the author of the test
             raise error.with_traceback(None) from None
@@ -158,6 +182,12 @@ def _classes(expect: str | Sequence[str]) -> frozenset[str]:
     return frozenset(words)
 
 
+def _copies(args: Sequence[Any]) -> list[Any]:
+    """The arguments as they were; an array that was passed twice still is one."""
+    known: dict[int, Any] = {}
+    return [known.setdefault(id(a), _copy(a)) for a in args]
+
+
 def _copy(value: Any) -> Any:
     """An argument that a launch may change, as it was."""
     import numpy as np
@@ -171,7 +201,7 @@ def _copy(value: Any) -> Any:
     return value
 
 
-def _judge(report: Report, source: Source, wanted: frozenset[str], schedule: str = "") -> None:
+def _judge(report: Report, source: Source, wanted: frozenset[str], where: str = "") -> None:
     """Fail the test on errors that are not wanted, and on findings that are and do not appear."""
     __tracebackhide__ = True
     errors = [f.class_ for f in report.findings if f.severity is Severity.ERROR]
@@ -183,26 +213,44 @@ def _judge(report: Report, source: Source, wanted: frozenset[str], schedule: str
     head = f"ptxsim reports {', '.join(dict.fromkeys(errors)) or 'no error'}"
     if missing:
         head = f"expected {', '.join(sorted(missing))}; {head}"
-    if schedule:
-        head += f" with schedule {schedule}"
+    if where:
+        head += f" {where}"
     raise AssertionError(f"{head}\n{render_report(report, source, 'full').rstrip()}")
 
 
 def _differences(first: Report, other: Report, schedules: tuple[str, str]) -> list[Finding]:
     """Findings of the buffers that clean launches on two schedules leave with different bits."""
-    import numpy as np
-
-    from .cli.elements import ELEMENT_TYPES
     from .cli.exploration import differs_by_schedule
 
     if not (first.clean and other.clean):
         return []
-    found = []
-    for name, output in first.outputs.items():
-        pair = [np.asarray(o.array) for o in (output, other.outputs[name])]
+    found = [
+        differs_by_schedule(name, one, two, element, schedules)
+        for name, one, two, element in _pairs(first, other)
+    ]
+    return [f for f in found if f is not None]
+
+
+def _mismatches(simulated: Report, gpu: Report) -> list[Finding]:
+    """Findings of the buffers that have other bits after a launch on the GPU."""
+    from .cli.compare import compare
+
+    device = gpu.device or {}
+    origin = f"those of the GPU ({device.get('name')})"
+    found = [compare(*parts, origin) for parts in _pairs(simulated, gpu)]
+    return [f for f in found if f is not None]
+
+
+def _pairs(got: Report, base: Report) -> Iterator[tuple[str, Any, Any, ElementType]]:
+    """Name, array of one launch, array of the other, and element type of each buffer."""
+    import numpy as np
+
+    from .cli.elements import ELEMENT_TYPES
+
+    for name, output in base.outputs.items():
+        pair = [np.asarray(o.array) for o in (got.outputs[name], output)]
         element = ELEMENT_TYPES.get(output.dtype)
         if element is None:  # structures and the like are compared as bytes
             element = ELEMENT_TYPES["u8"]
             pair = [array.reshape(-1).view(np.uint8) for array in pair]
-        found.append(differs_by_schedule(name, pair[0], pair[1], element, schedules))
-    return [f for f in found if f is not None]
+        yield name, pair[0], pair[1], element

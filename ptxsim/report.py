@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ._version import __version__
-from .diagnostics import Severity
+from .diagnostics import Severity, SourcePlace
 from .errors import FindingsError
 
 __all__ = [
@@ -46,6 +46,7 @@ FINDING_CODES: Mapping[str, str] = {
     "same-value-write": "PTX315",
     "idle-wait": "PTX316",
     "unwaited-copy": "PTX317",
+    "copy-size": "PTX318",
     "mask-mismatch": "PTX320",
     "collective-divergence": "PTX321",
     "barrier-divergence": "PTX322",
@@ -75,7 +76,9 @@ FINDING_CODES: Mapping[str, str] = {
     "bad-branch-index": "PTX360",
     "bad-call": "PTX361",
     "scale-selector": "PTX362",
+    "undefined-result": "PTX363",
     "schedule-dependent": "PTX370",
+    "hardware-mismatch": "PTX371",
     "rounding-not-established": "PTX380",
     "bank-conflict": "PTX390",
     "uncoalesced": "PTX391",
@@ -124,6 +127,10 @@ class Finding:
     the ``other_`` fields say who made it.  ``ordering`` is a sentence about their last common
     ordering point, which stands at ``ordering_line``.  ``addresses`` has one address for each of
     ``lanes``, and ``size`` is the number of bytes of the access, where they are known.
+
+    ``source`` is where the instruction comes from in the program that the PTX was compiled from,
+    if the PTX says so: the innermost place first, then the calls that were inlined around it;
+    ``other_source`` is the same for ``other_line``.
     """
 
     class_: str
@@ -149,6 +156,8 @@ class Finding:
     ordering_line: int | None = None
     addresses: tuple[int, ...] = ()
     size: int | None = None
+    source: tuple[SourcePlace, ...] = ()
+    other_source: tuple[SourcePlace, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """The finding as an object of the JSON report; what stands last is there where known."""
@@ -161,6 +170,8 @@ class Finding:
             "ordering_line": self.ordering_line,
             "addresses": list(self.addresses) or None,
             "size": self.size,
+            "source": [_place(p) for p in self.source] or None,
+            "other_source": [_place(p) for p in self.other_source] or None,
         }
         return {
             "class": self.class_,
@@ -266,6 +277,16 @@ class FindingLog:
         return tuple(self._findings.values())
 
 
+def _place(place: SourcePlace) -> dict[str, Any]:
+    known = {"function": place.function or None, "text": place.text}
+    return {
+        "file": place.file,
+        "line": place.line,
+        "column": place.column,
+        **{name: value for name, value in known.items() if value is not None},
+    }
+
+
 def _number(value: Any) -> int | None:
     return None if value is None else int(value)
 
@@ -351,7 +372,8 @@ class Report:
 
     ``profile`` gives for each line of the text how many steps ran its instructions and for how
     many lanes in all; ``stopped`` says that the launch ended at a fault; ``left_out`` are findings
-    that a baseline or a suppression took from ``findings``.
+    that a baseline or a suppression took from ``findings``; ``device`` describes the GPU that
+    made the launch (name, compute capability, driver), None for the simulator.
     """
 
     file: str
@@ -364,6 +386,7 @@ class Report:
     profile: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     stopped: bool = False
     left_out: tuple[LeftOut, ...] = ()
+    device: Mapping[str, Any] | None = None
 
     @property
     def verdict(self) -> str:
@@ -398,7 +421,9 @@ class Report:
         if errors:
             raise FindingsError(
                 "\n".join(
-                    f"{self.file}:{f.line}: {f.class_}: {f.message} [{f.code}]" for f in errors
+                    f"{self.file}:{f.line}: {f.class_}: {f.message} [{f.code}]"
+                    + (f" from {f.source[0]}" if f.source else "")
+                    for f in errors
                 )
             )
 
@@ -418,6 +443,8 @@ class Report:
             out["aliases"] = self.aliases
         if self.printf:
             out["printf"] = self.printf
+        if self.device is not None:
+            out["device"] = dict(self.device)
         if self.left_out:
             out["left_out"] = [known.to_json() for known in self.left_out]
         return out

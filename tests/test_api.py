@@ -67,7 +67,7 @@ def test_dlpack() -> None:
         ({"block": 0}, "positive"),
         ({"schedule": "sideways"}, "unknown schedule"),
         ({"tools": "heapcheck"}, "unknown tool"),
-        ({"backend": "gpu"}, "not available"),
+        ({"backend": "tpu"}, "backend 'tpu' is unknown; use 'sim' or 'gpu'"),
     ],
 )
 def test_launches_that_cannot_be_made(options: dict[str, Any], message: str) -> None:
@@ -135,3 +135,34 @@ def test_a_cluster_that_the_directives_exclude(
     with pytest.raises(ptxsim.UsageError, match=message):
         ptxsim.assemble(text).kernel().launch(grid=8, block=1, cluster=cluster)
     assert ptxsim.assemble(text).kernel().launch(grid=8, block=1, cluster=2).verdict == "clean"
+
+
+def test_ctas_of_a_cooperative_launch_run_at_the_same_time() -> None:
+    """Each CTA waits for all; 17 of 1024 threads are one more than a wave of the machine has."""
+    text = """.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 count)
+{
+    .reg .pred %p;
+    .reg .b32 %n, %v;
+    .reg .b64 %a;
+    mov.u32 %v, %tid.x;
+    setp.ne.u32 %p, %v, 0;
+    @%p ret;
+    ld.param.u64 %a, [count];
+    mov.u32 %n, %nctaid.x;
+    atom.acq_rel.gpu.global.add.u32 %v, [%a], 1;
+L:
+    ld.acquire.gpu.global.u32 %v, [%a];
+    setp.ne.u32 %p, %v, %n;
+    @%p bra L;
+    ret;
+}
+"""
+    launch = {"grid": 17, "block": 1024, "tools": "none", "max_instructions": 1_000_000}
+    kernel = ptxsim.assemble(text).kernel()
+    assert kernel.launch(args=[np.zeros(1, np.uint32)], **launch).verdict == "deadlock"
+    count = np.zeros(1, np.uint32)
+    assert kernel.launch(args=[count], cooperative=True, **launch).clean
+    assert list(count) == [17]

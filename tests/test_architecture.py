@@ -27,12 +27,16 @@ ALLOWED = {
     "program": {"resolve", "isa", "matrix", "numerics"},
     "machine": {"program", "resolve", "isa", "numerics"},
     "report": set(),
-    "api": {"machine", "report", "resolve", "syntax"},
+    "device": {"nvidia", "report"},
+    "api": {"device", "machine", "report", "resolve", "syntax"},
     "build": {"api", "resolve", "syntax"},
+    "agreement": {"api", "isa", "machine", "numerics", "program", "report", "resolve", "syntax"},
     "explanations": set(),
     "nvidia": set(),
-    "pytest_plugin": {"api", "cli", "report"},
+    "core": {"api", "report"},
+    "pytest_plugin": {"api", "cli", "device", "report"},
     "cli": {
+        "agreement",
         "api",
         "explanations",
         "report",
@@ -118,6 +122,37 @@ def _private_uses(source: str) -> set[tuple[str, str]]:
         if private or (name and name not in importlib.import_module(module).__all__):
             found.add((module, name))
     return found
+
+
+def _private_of_others(path: Path, source: str) -> set[str]:
+    """Private functions of another module of ptxsim that a file imports or calls by its name."""
+    found, modules = set(), set()
+    nodes = list(ast.walk(ast.parse(source)))
+    for node in nodes:
+        if not isinstance(node, ast.ImportFrom) or not node.level:
+            continue
+        folder = path.parents[node.level - 1].joinpath(*(node.module or "").split("."))
+        for alias in node.names:
+            if (folder / f"{alias.name}.py").exists() or (folder / alias.name).is_dir():
+                modules.add(alias.asname or alias.name)
+            elif alias.name.startswith("_") and not alias.name.startswith("__"):
+                found.add(alias.name)
+    for node in nodes:
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            if node.value.id in modules and node.attr.startswith("_"):
+                found.add(f"{node.value.id}.{node.attr}")
+    return found
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_what_is_private_stays_in_its_module(path: Path) -> None:
+    assert not _private_of_others(path, path.read_text())
+
+
+def test_the_check_of_private_names_can_fail() -> None:
+    source = "from . import run\nfrom .check import _check\nrun._invalid()\n"
+    found = _private_of_others(PACKAGE / "cli" / "diff.py", source)
+    assert found == {"_check", "run._invalid"}
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))

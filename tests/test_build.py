@@ -9,7 +9,7 @@ import pytest
 
 import ptxsim
 from ptxsim import build
-from ptxsim.build import Address, Kernel, Special
+from ptxsim.build import Address, Kernel, Negated, Special
 
 
 def doubled() -> Kernel:
@@ -135,3 +135,18 @@ def test_arrays_of_every_space_and_the_shape_of_the_block() -> None:
         entry.launch(grid=1, block=(32, 1), args=[out])
     with pytest.raises(ptxsim.UsageError, match="one dynamic array"):
         k.shared("second", 49 << 10)
+
+
+def test_lines_that_are_put_later_and_opposites_of_predicates() -> None:
+    k = Kernel("k", target="sm_80")
+    x = k.new("mov.u32", "b32", 5)
+    later: list[str] = []
+    with k.writing(later):
+        p = k.new("setp.lt.u32", "pred", x, 7)
+        k.emit("setp.lt.and.u32", p, x, 9, Negated(p))
+    k.emit("add.u32", x, x, 1)
+    k.append(later)
+    assert [line.strip() for line in k.body_text().splitlines()] == [
+        "mov.u32 %r0, 5;", "add.u32 %r0, %r0, 1;", "setp.lt.u32 %p0, %r0, 7;",
+        "setp.lt.and.u32 %p0, %r0, 9, !%p0;",
+    ]  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 import tomllib
 from pathlib import Path
 
@@ -280,7 +281,13 @@ def test_expected(ptx_launch):
 
 
 class TestDevice:
-    def test_marked_tests_are_skipped(self, pytester: pytest.Pytester) -> None:
+    """No GPU, whatever the machine has; tests/device has those with one."""
+
+    @pytest.fixture(autouse=True)
+    def no_cuda(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(sys.modules, "cuda.bindings.driver", None)
+
+    def test_marked_tests_are_skipped_with_the_reason(self, pytester: pytest.Pytester) -> None:
         body = """
 @pytest.mark.ptxsim_gpu
 def test_device():
@@ -291,7 +298,7 @@ def test_other():
 """
         result = run(pytester, body, "--strict-markers", "-rs")
         result.assert_outcomes(skipped=1, passed=1)
-        result.stdout.fnmatch_lines(["*needs a GPU, and this version of ptxsim has no device*"])
+        result.stdout.fnmatch_lines(["*no GPU: cuda-python is not installed *"])
 
     def test_the_marker_is_registered_by_the_plugin(self, pytester: pytest.Pytester) -> None:
         pytester.makepyfile("import pytest\n@pytest.mark.ptxsim_gp\ndef test_typo(): pass\n")
@@ -301,11 +308,11 @@ def test_other():
         result = pytester.runpytest("-p", "ptxsim.pytest_plugin", "--markers")
         result.stdout.fnmatch_lines(["@pytest.mark.ptxsim_gpu: the test needs a GPU; it is *"])
 
-    def test_the_option_is_refused(self, pytester: pytest.Pytester) -> None:
+    def test_the_option_is_refused_with_the_reason(self, pytester: pytest.Pytester) -> None:
         result = run(pytester, "def test_any(): pass", "--ptxsim-gpu")
         assert result.ret == pytest.ExitCode.USAGE_ERROR
         result.stderr.fnmatch_lines(
-            ["ERROR: --ptxsim-gpu: this version of ptxsim has no device support; run without it"]
+            ["ERROR: --ptxsim-gpu: no GPU: cuda-python is not installed (*"]
         )
 
 

@@ -145,10 +145,15 @@ def signature(kernel: Kernel) -> str:
 
 
 def suggestion(
-    file: str, kernel: Kernel, given: Sequence[str], launch: Launch, bound: list[Binding | None]
+    command: str,
+    file: str,
+    kernel: Kernel,
+    given: Sequence[str],
+    launch: Launch,
+    bound: list[Binding | None],
 ) -> str:
     """A command to paste: the options that were given, and all that is missing for a launch."""
-    words = ["ptxsim", "run", file, "--entry", kernel.name, *given]
+    words = ["ptxsim", command, file, "--entry", kernel.name, *given]
     if launch.grid is None:
         words += ["--grid", "1"]
     if launch.block is None:

@@ -160,9 +160,11 @@ def _write_cubin(args: argparse.Namespace, c: _Checked, assembler: Assembler) ->
 def _report(c: _Checked) -> Report:
     """The messages about a file as the findings of a report without an entry."""
     from ..report import Report
+    from ..syntax.line_table import LineTable
     from .render import diagnostic_finding
 
-    found = tuple(diagnostic_finding(d) for d in c.shown)
+    lines = LineTable(c.source.text)
+    found = tuple(diagnostic_finding(d, lines) for d in c.shown)
     return Report(c.source.name, "", c.target or "", found)
 
 

@@ -1,4 +1,4 @@
-"""CUDA C++ for ``ptxsim run``: NVRTC makes PTX of it, findings go back to its lines."""
+"""CUDA C++ that is launched: NVRTC makes PTX of it, findings go back to its lines."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..diagnostics import Diagnostic, Severity, Source, Span
+from ..diagnostics import Diagnostic, Severity, Source, SourcePlace, Span
 from ..errors import PtxError, UsageError
 from ..report import Finding, FindingLog, Report
 from ..targets import TARGETS
 
 if TYPE_CHECKING:
     from ..api import Module
+    from ..syntax.line_table import LineTable
 
-__all__ = ["DEFAULT_TARGET", "LineMap", "compile_module", "is_cuda", "line_map", "messages"]
+__all__ = ["DEFAULT_TARGET", "LineMap", "compile_module", "is_cuda", "messages"]
 
 #: The target of a file that names none.
 DEFAULT_TARGET = "sm_80"
@@ -58,7 +58,7 @@ def compile_module(
         for d in said:
             print(printable(f"{name}:{d.span}: {d.severity.value}: {d.message}"), file=sys.stderr)
     module = assemble_text(done.ptx, f"{name}.ptx", None)
-    return module, line_map(done.ptx, name)
+    return module, LineMap(module.lines, name)
 
 
 # --- what the compiler says ---------------------------------------------------------------------
@@ -101,29 +101,40 @@ def _same(file: str, name: str) -> bool:
 
 # --- from lines of the PTX to lines of the CUDA C++ ---------------------------------------------
 
-_FILE = re.compile(r'^\s*\.file\s+(\d+)\s+"((?:[^"\\]|\\.)*)"', re.MULTILINE)
-_LOC = re.compile(
-    r"^\s*\.loc\s+(?P<at>\d+\s+\d+\s+\d+)"
-    r"(?:\s*,\s*function_name\s[^,]+,\s*inlined_at\s+(?P<by>\d+\s+\d+\s+\d+))?"
-)
-_FUNCTION = re.compile(r"^\s*(?:\.(?:visible|weak|extern)\s+)*\.(?:entry|func)\b")
 
-
-@dataclass(frozen=True, slots=True)
 class LineMap:
-    """Line of the PTX -> line and column of the CUDA C++; what is missing belongs to no line."""
+    """Places of the PTX -> places of the CUDA C++ file ``name``; some belong to none of its lines.
 
-    places: Mapping[int, Place]
+    An instruction that was inlined from another file stands where the call is.
+    """
+
+    def __init__(self, table: LineTable, name: str) -> None:
+        self._table = table
+        self._name = name
+        self._main: dict[str, bool] = {}
+
+    def place(self, line: int, column: int = 0) -> Place:
+        """The line and column in the CUDA C++, 0 if there is none."""
+        for place in self._table.at(line, column):
+            if self._is_main(place):
+                return place.line, place.column
+        return _NOWHERE
+
+    def _is_main(self, place: SourcePlace) -> bool:
+        known = self._main.get(place.file)
+        if known is None:
+            known = self._main[place.file] = _same(place.file, self._name)
+        return known
 
     def line(self, number: int) -> int:
         """The line of the CUDA C++, 0 if there is none."""
-        return self.places.get(number, _NOWHERE)[0]
+        return self.place(number)[0]
 
     def apply(self, report: Report, name: str) -> Report:
         """The report as one about the CUDA C++; findings that meet there become one."""
         log = FindingLog()
         for finding in report.findings:
-            log.add(self._finding(finding))
+            log.add(self.finding(finding))
         profile: dict[int, tuple[int, int]] = {}
         for number, (steps, lanes) in report.profile.items():
             line = self.line(number)
@@ -134,9 +145,10 @@ class LineMap:
         report.profile = dict(sorted(profile.items()))
         return report
 
-    def _finding(self, f: Finding) -> Finding:
-        line, column = self.places.get(f.line, _NOWHERE)
-        other, other_column = self.places.get(f.other_line or 0, _NOWHERE)
+    def finding(self, f: Finding) -> Finding:
+        """A finding about the PTX as one about the CUDA C++."""
+        line, column = self.place(f.line, f.column)
+        other, other_column = self.place(f.other_line or 0, f.other_column)
         ordering = None if f.ordering is None else self._words(f.ordering)
         return replace(
             f,
@@ -148,8 +160,14 @@ class LineMap:
             ordering_line=None if f.ordering_line is None else self.line(f.ordering_line),
             message=self._words(f.message),
             help=None if f.help is None else self._words(f.help),
+            source=self._inlined(f.source),
+            other_source=self._inlined(f.other_source),
             values={**f.values, **({"ptx_line": f.line} if f.line else {})},
         )
+
+    def _inlined(self, source: tuple[SourcePlace, ...]) -> tuple[SourcePlace, ...]:
+        """The places, where they say more than the line of the file does."""
+        return () if len(source) == 1 and self._is_main(source[0]) else source
 
     def _words(self, text: str) -> str:
         """A sentence that names lines; a line without a counterpart stays one of the PTX."""
@@ -158,46 +176,3 @@ class LineMap:
     def _word(self, match: re.Match[str]) -> str:
         line = self.line(int(match[1]))
         return f"line {line}" if line else f"PTX line {match[1]}"
-
-
-def line_map(ptx: str, name: str) -> LineMap:
-    """The map that ``.loc`` and ``.file`` give; ``name`` is the file whose lines are wanted.
-
-    An instruction that was inlined from another file stands where the call is.
-    """
-    files = {int(number): _unescaped(path) for number, path in _FILE.findall(ptx)}
-    main = {number for number, path in files.items() if _same(path, name)}
-    known: dict[tuple[int, ...], Place] = {}
-    places: dict[int, Place] = {}
-    current = _NOWHERE
-    for number, line in enumerate(ptx.split("\n"), 1):
-        if _FUNCTION.match(line):
-            current = _NOWHERE
-        m = _LOC.match(line)
-        if m is not None:
-            at = tuple(map(int, m["at"].split()))
-            if at[0] in main:
-                current = (at[1], at[2])
-            elif m["by"]:
-                by = tuple(map(int, m["by"].split()))
-                current = (by[1], by[2]) if by[0] in main else known.get(by, _NOWHERE)
-            else:
-                current = _NOWHERE
-            known[at] = current
-        elif current[0]:
-            places[number] = current
-    return LineMap(places)
-
-
-def _unescaped(path: str) -> str:
-    r"""A path of ``.file``, where bytes beyond ASCII are octal.
-
-    >>> _unescaped(r"\303\251.cu")
-    'é.cu'
-    """
-    raw = re.sub(
-        rb"\\([0-7]{3}|.)",
-        lambda m: bytes([int(m[1], 8) & 255]) if len(m[1]) == 3 else m[1],
-        path.encode(),
-    )
-    return raw.decode("utf-8", "surrogateescape")

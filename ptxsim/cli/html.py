@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from html import escape
 
 from .._version import __version__
-from ..diagnostics import Severity, Source
+from ..diagnostics import Severity, Source, SourcePlace
 from ..report import Finding, Report
 from .clean import printable
 from .html_maps import bank_map, lane_grid
 from .html_style import SCRIPT, STYLE
 from .places import statement
-from .text import has_parties, party, place, whereabouts
+from .text import has_parties, origin, party, place, whereabouts
 
 __all__ = ["render_html"]
 
@@ -101,12 +101,13 @@ def _finding(f: Finding, number: int, report: Report, source: Source | None) -> 
     yield f'<div class="message">{_e(f.message)}</div>'
     two = has_parties(f)
     heading = "second access" if two else ""
-    parties = [_party(heading, f.line, f.column, whereabouts(f), source, place(f, report.file))]
+    at = place(f, report.file)
+    parties = [_party(heading, f.line, f.column, whereabouts(f), source, at, f.source)]
     if f.other_line is not None:
         who = party(f.other_cta, f.other_warp, f.other_lanes)
         at = f"{report.file}:{f.other_line}" + (f":{f.other_column}" if f.other_column else "")
         heading = "first access" if two else "other"
-        other = _party(heading, f.other_line, f.other_column, who, source, at)
+        other = _party(heading, f.other_line, f.other_column, who, source, at, f.other_source)
         parties.insert(0 if two else 1, other)
     yield f'<div class="parties">{"".join(parties)}</div>'
     facts = list(_facts(f))
@@ -118,11 +119,29 @@ def _finding(f: Finding, number: int, report: Report, source: Source | None) -> 
     yield "</article>"
 
 
-def _party(heading: str, line: int, column: int, who: str, source: Source | None, at: str) -> str:
+def _party(
+    heading: str,
+    line: int,
+    column: int,
+    who: str,
+    source: Source | None,
+    at: str,
+    places: tuple[SourcePlace, ...],
+) -> str:
     title = ", ".join(filter(None, (heading, at, who)))
+    come = "".join(_origin(places))
     if source is None or not line:
-        return f"<div><h3>{_e(title)}</h3></div>"
-    return f'<div><h3><a href="#L{line}">{_e(title)}</a></h3>{_excerpt(source, line, column)}</div>'
+        return f"<div><h3>{_e(title)}</h3>{come}</div>"
+    code = _excerpt(source, line, column)
+    return f'<div><h3><a href="#L{line}">{_e(title)}</a></h3>{code}{come}</div>'
+
+
+def _origin(places: tuple[SourcePlace, ...]) -> Iterator[str]:
+    """Where the instruction comes from in the program that the PTX was compiled from."""
+    for what, where, p in origin(places):
+        yield f'<div class="dim">{what} <code>{_e(where)}</code></div>'
+        if p.text is not None:
+            yield f"<pre><i>{p.line}</i>  {_e(p.text)}</pre>"
 
 
 def _excerpt(source: Source, line: int, column: int) -> str:

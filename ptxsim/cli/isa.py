@@ -37,7 +37,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         " out take their first legal word",
     )  # fmt: skip
     how = parser.add_mutually_exclusive_group()
-    how.add_argument("--markdown", action="store_true", help="the table in Markdown")
+    how.add_argument(
+        "--markdown", action="store_true", help="the coverage page, with all forms, in Markdown"
+    )
     how.add_argument("--json", action="store_true", help="the table in JSON")
     how.add_argument("--svg", metavar="FILE", help="write the lane maps of NAME as a picture")
     parser.add_argument("--target", metavar="SM", help="the target of the lane maps (sm_80)")
@@ -53,12 +55,14 @@ def execute(args: argparse.Namespace) -> int:
     if args.svg is not None or args.target is not None:
         raise UsageError("--svg and --target are for one instruction; give its NAME")
     from ..isa import coverage_table
+    from ..isa.coverage_page import coverage_page
 
-    rows = coverage_table()
-    if args.json:
-        print(json.dumps(rows, indent=2))
+    if args.markdown:
+        sys.stdout.write(coverage_page())
+    elif args.json:
+        print(json.dumps(coverage_table(), indent=2))
     else:
-        sys.stdout.write(_table(rows, args.markdown))
+        sys.stdout.write(_table(coverage_table()))
     return 0
 
 
@@ -246,17 +250,13 @@ def _fillings(form: Form, given: Mods) -> Iterator[Mods]:
 # --- the table ------------------------------------------------------------------------------------
 
 
-def _table(rows: list[dict[str, Any]], markdown: bool) -> str:
+def _table(rows: list[dict[str, Any]]) -> str:
     """Rows with the columns of the first one, aligned."""
     if not rows:
         return ""
     columns = list(rows[0])
     cells = [columns, *([_cell(row.get(c)) for c in columns] for row in rows)]
     widths = [max(len(line[i]) for line in cells) for i in range(len(columns))]
-    if markdown:
-        cells = [[c.replace("|", "\\|") for c in line] for line in cells]
-        cells.insert(1, ["---"] * len(columns))
-        return "".join(f"| {' | '.join(line)} |\n" for line in cells)
     out = ["  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)) for line in cells]
     return "".join(line.rstrip() + "\n" for line in out)
 

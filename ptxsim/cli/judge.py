@@ -58,7 +58,7 @@ def judge(
     if verdict.accepted is False and valid:
         found = tuple(
             _disagreement(
-                _whole_line(source, m.line),
+                source.code_of(m.line or 1),
                 f"ptxsim accepts, {assembler.name} rejects: {m.text}",
             )
             for m in verdict.messages
@@ -78,11 +78,3 @@ def _disagreement(span: Span, message: str) -> Diagnostic:
     return Diagnostic(
         DISAGREEMENT, message, span, help="what counts for a GPU is NVIDIA's assembler"
     )
-
-
-def _whole_line(source: Source, line: int) -> Span:
-    """The code of a line; a message without a line is about the start of the text."""
-    number = line or 1
-    text = source.line(number)
-    start = len(text) - len(text.lstrip()) + 1
-    return Span(number, start, number, max(len(text.rstrip()) + 1, start))

@@ -15,7 +15,7 @@ from .files import read_text, write_text
 
 __all__ = ["DESCRIPTION", "HELP", "add_arguments", "execute"]
 
-HELP = "PTX for a tile copy between two layouts, or for a kernel of cooperative matrices"
+HELP = "PTX for a tile copy, a kernel of cooperative matrices, or a matrix product"
 DESCRIPTION = "Turn a tile-level description into PTX whose correctness is proved by simulation."
 
 _COPY = (
@@ -28,6 +28,11 @@ _COOPMAT = (
     " traps where an address or a stride is not aligned. Exit code 1 and every refusal with its"
     " code and line if something cannot be lowered, 3 if the text is no kernel."
 )
+_MATMUL = (
+    "Lower a matrix product to a kernel with a circular buffer of cp.async, whose residue tile goes"
+    " first. The buffers are 'a', 'b' (seeded) and 'c' (undefined), row-major as the layout letters"
+    " say. Exit code 1 and the reason if an axis cannot be peeled as asked."
+)
 _EXAMPLE = (
     "example: ptxsim lower copy --register 'S[(8,4,4,2):(4@laneid,1@laneid,2,1)]'"
     " --shared 'S[(8,4,4,2):(32,2,8,1)]' | ptxsim run -"
@@ -39,6 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     kinds = parser.add_subparsers(dest="what", metavar="WHAT", title="lowerings", required=True)
     _add_copy(kinds)
     _add_coopmat(kinds)
+    _add_matmul(kinds)
 
 
 def _add_copy(kinds: Any) -> None:
@@ -82,6 +88,40 @@ def _add_coopmat(kinds: Any) -> None:
     add("--faithful", action="store_true", help="refuse what the original lowering does not lower")
     add("--explain", action="store_true",
         help="print which tests were planted where, and which were proved needless")  # fmt: skip
+
+
+def _add_matmul(kinds: Any) -> None:
+    sub = kinds.add_parser(
+        "matmul", help="a matrix product", description=_MATMUL, allow_abbrev=False
+    )
+    add = sub.add_argument
+    for size in ("--m", "--n"):
+        add(size, type=int, required=True, metavar="N", help="rows of c" if size == "--m" else
+            "columns of c")  # fmt: skip
+    add("--k", required=True, metavar="N[xN]",
+        help="what is summed over: one extent, or those of two axes")  # fmt: skip
+    add("--batch", type=int, metavar="N", help="matrices, along a leading axis of each buffer")
+    add("--dtype", default="f16", metavar="TYPE", help="f16, bf16, tf32, f32 or s8 (f16)")
+    add("--layout", default="NN", metavar="XY",
+        help="N: a[m,k], b[k,n]; T: a[k,m], b[n,k] (NN)")  # fmt: skip
+    for operand in "abc":
+        add(f"--ld{operand}", type=int, metavar="N",
+            help=f"elements from one row of {operand} to the next (dense)")  # fmt: skip
+    add("--tile", default="128,128,32", metavar="M,N,K", help="the tile of a CTA (128,128,32)")
+    add("--warps", default="2,2", metavar="M,N", help="warps along M and N (2,2)")
+    add("--stages", type=int, default=3, metavar="S", help="slots of the circular buffer, 1-6 (3)")
+    add("--peel", default="on", metavar="on|off|aligned",
+        help="the residue tile goes first, in order or keeping vectors aligned (on)")  # fmt: skip
+    add("--fill", default="zfill", metavar="zfill|explicit",
+        help="zeros of the residue by the copies, or by stores (zfill)")  # fmt: skip
+    add("--split-k", type=int, default=1, metavar="N", help="parts of K with results of their own")
+    add("--symbolic", metavar="LETTERS", help="sizes that the launch gives, such as m,n,k")
+    add("--multiple", action="append", default=[], metavar="X=N",
+        help="what a size of the launch is a multiple of, such as k=8; repeatable")  # fmt: skip
+    add("--target", default="sm_80", metavar="SM", help="the target (sm_80)")
+    add("--ptx", metavar="X.Y", help="the PTX ISA version (8.0, or the first that has the target)")
+    add("--explain", action="store_true",
+        help="print the loop nest before and after, the timeline and the cost")  # fmt: skip
 
 
 def execute(args: argparse.Namespace) -> int:

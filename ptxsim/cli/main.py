@@ -15,15 +15,16 @@ from collections.abc import Sequence
 from .._version import __version__
 from ..diagnostics import did_you_mean
 from ..errors import UsageError
-from . import check, demo, dump, explain, fmt, isa, lower, run
+from . import check, demo, diff, dump, explain, fmt, isa, lower, run
 
-__all__ = ["COMMANDS", "main"]
+__all__ = ["COMMANDS", "main", "make_parser"]
 
 COMMANDS = {
     "run": run,
     "check": check,
     "fmt": fmt,
     "dump": dump,
+    "diff": diff,
     "isa": isa,
     "explain": explain,
     "lower": lower,
@@ -38,7 +39,8 @@ class _Parser(argparse.ArgumentParser):
         raise UsageError(f"{message}\n{self.format_usage().rstrip()}")
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of the command line, with all commands."""
     parser = _Parser(
         prog="ptxsim",
         description="Assemble PTX, run it on a simulator that checks it, and report faults.",
@@ -58,7 +60,7 @@ def _parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
-    parser = _parser()
+    parser = make_parser()
     try:
         if words and not words[0].startswith("-") and words[0] not in COMMANDS:
             hint = did_you_mean(words[0], COMMANDS)

@@ -5,14 +5,17 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
-from dataclasses import dataclass, fields
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from ..api import Kernel, Module
 from ..errors import UsageError
+from ..report import Finding, Report
 from .arguments import Binding, bind, position_of, read_toml, signature, suggestion
 from .cuda import LineMap
 from .header import Dimensions, Header, Launch, parse_dimensions, parse_size
+from .source_text import SourceTexts
 from .spec import parse_spec
 
 __all__ = ["Expectation", "Plan", "make_plan"]
@@ -29,7 +32,10 @@ class Expectation:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A launch that can be made; ``lines`` leads from the PTX to what it was compiled from."""
+    """A launch that can be made; ``lines`` leads from the PTX to what it was compiled from.
+
+    ``texts`` are the files beside the PTX that it names.
+    """
 
     module: Module
     kernel: Kernel
@@ -42,6 +48,15 @@ class Plan:
     written: list[tuple[Binding, str]]
     shown: list[Binding]
     lines: LineMap | None = None
+    texts: SourceTexts = field(default_factory=lambda: SourceTexts(None))
+
+    def placed(self, report: Report, name: str) -> Report:
+        """The report of a launch as one about the file ``name``, whose lines are known to users."""
+        return self.texts.apply(report if self.lines is None else self.lines.apply(report, name))
+
+    def placed_findings(self, findings: Iterable[Finding]) -> list[Finding]:
+        """Findings about lines of the PTX as ones about the lines of the file."""
+        return [f if self.lines is None else self.lines.finding(f) for f in findings]
 
 
 def make_plan(args: argparse.Namespace, module: Module, header: Header) -> Plan | None:
@@ -148,7 +163,7 @@ def _ask_for_entry(args: argparse.Namespace, module: Module) -> None:
     lines = [f"ptxsim: {file} has {len(kernels)} entries; say which one to run:"]
     lines += [f"  {signature(k)}" for k in kernels]
     lines.append("for example:")
-    words = ["ptxsim", "run", file, "--entry", kernels[0].name, *_given(args)]
+    words = ["ptxsim", args.command, file, "--entry", kernels[0].name, *_given(args)]
     lines.append(f"  {shlex.join(words)}")
     print("\n".join(lines), file=sys.stderr)
 
@@ -164,7 +179,7 @@ def _ask_for_launch(
         f"ptxsim: the launch of '{kernel.name}' is not known; missing: {'; '.join(missing)}",
         f"  {signature(kernel)}",
         "for example:",
-        f"  {suggestion(args.file, kernel, _given(args), launch, bound)}",
+        f"  {suggestion(args.command, args.file, kernel, _given(args), launch, bound)}",
         "or say it in the header of the file: // launch: ... and // arg: ...",
     ]
     print("\n".join(lines), file=sys.stderr)

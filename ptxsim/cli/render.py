@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 from ..diagnostics import Diagnostic, Source, render
 from ..errors import UsageError
 from ..report import Finding, Report
+from ..syntax.line_table import LineTable
 from .clean import one_line, printable
 from .color import colored
-from .text import annotation, concise, full, summary
+from .text import annotation, come_from, concise, full, origin, summary
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -92,7 +93,8 @@ def _finding(f: Finding, name: str, source: Source | None, style: str) -> str:
         return concise(f, name)
     if style == "github":
         title = f"{f.class_} [{f.code}]"
-        text = f.message if f.help is None else f"{f.message}\nhelp: {f.help}"
+        come = [f"{what}: {where}" for what, where, _ in origin(f.source)]
+        text = "\n".join([f.message, *come, *([] if f.help is None else [f"help: {f.help}"])])
         return annotation(f.severity, name, f.line, f.column, title, text)
     return full(f, name, source)
 
@@ -107,14 +109,22 @@ def render_diagnostics(
             for d in items
         ]
         return "".join(line + "\n" for line in lines)
-    text = "".join(printable(render(d, source, full=style == "full")) + "\n" for d in items)
+    is_full = style == "full"
+    table = LineTable(source.text)
+    blocks = []
+    for d in items:
+        blocks.append(printable(render(d, source, full=is_full)))
+        if is_full:
+            blocks += come_from(table.at(d.span.line, d.span.column))
+    text = "".join(block + "\n" for block in blocks)
     return colored(text) if color else text
 
 
-def diagnostic_finding(d: Diagnostic) -> Finding:
+def diagnostic_finding(d: Diagnostic, lines: LineTable) -> Finding:
     """A message about a text as a finding, for formats that know nothing else."""
     class_ = {"PTX400": "unsupported", "PTX401": "disagreement"}.get(d.code, "static-error")
-    return Finding(class_, d.code, d.message, d.span.line, d.span.column, d.severity, help=d.help)
+    at = d.span.line, d.span.column
+    return Finding(class_, d.code, d.message, *at, d.severity, help=d.help, source=lines.at(*at))
 
 
 def diagnostic_json(d: Diagnostic) -> dict[str, Any]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from .._version import __version__
-from ..diagnostics import Severity, Source
+from ..diagnostics import Severity, Source, SourcePlace
 from ..report import Finding, Report
 from .clean import one_line
 from .places import statement
-from .text import has_parties, party, place, whereabouts
+from .text import has_parties, origin, party, place, whereabouts
 
 __all__ = ["render_sanitizer"]
 
@@ -40,6 +40,7 @@ def _finding(f: Finding, report: Report, source: Source | None) -> Iterator[str]
     yield f"{f.severity.value.capitalize()} {f.class_} [{f.code}]: {f.message}"
     yield f"    at {place(f, report.file)}" + (f" in {report.entry}" if report.entry else "")
     yield from _code(source, f.line, f.column)
+    yield from _origin(f.source)
     who = whereabouts(f)
     if who:
         yield f"    by {who}"
@@ -50,6 +51,7 @@ def _finding(f: Finding, report: Report, source: Source | None) -> Iterator[str]
         what = "other party" if has_parties(f) else "other line"
         yield f"    {what} at {report.file}:{f.other_line}{column}"
         yield from _code(source, f.other_line, f.other_column)
+        yield from _origin(f.other_source)
         other = party(f.other_cta, f.other_warp, f.other_lanes)
         if other:
             yield f"    by {other}"
@@ -70,6 +72,13 @@ def _code(source: Source | None, line: int | None, column: int) -> Iterator[str]
         statement_text = code[span.column - 1 : span.end_column].strip()
         if statement_text:
             yield "        " + statement_text
+
+
+def _origin(source: tuple[SourcePlace, ...]) -> Iterator[str]:
+    for what, where, p in origin(source):
+        yield f"    {what} {where}"
+        if p.text is not None and p.text.strip():
+            yield "        " + p.text.strip()
 
 
 def _totals(report: Report) -> str:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 from typing import Any
 from urllib.parse import quote
 
 from .._version import __version__
-from ..diagnostics import Severity, Source
+from ..diagnostics import Severity, Source, SourcePlace
 from ..report import FINDING_CODES, Finding, LeftOut, Report
 from .places import fingerprints, statement
-from .text import has_parties, party, whereabouts
+from .text import has_parties, origin, party, whereabouts
 
 __all__ = ["render_sarif", "sarif_log"]
 
@@ -165,7 +165,26 @@ def _related(f: Finding, file: str, source: Source | None) -> list[dict[str, Any
     if f.ordering and f.ordering_line:
         place = _location(file, source, f.ordering_line, 0)
         out.append({"id": 2, "message": {"text": f.ordering}, **place})
-    return out
+    return out + [_origin(n, text, p) for n, (text, p) in enumerate(_origins(f), 3)]
+
+
+def _origins(f: Finding) -> Iterator[tuple[str, SourcePlace]]:
+    """Where both parties come from in the program that the PTX was compiled from."""
+    for source, who in ((f.source, ""), (f.other_source, " of the other party")):
+        for what, _, p in origin(source):
+            yield what + who + (f": {p.function}" if p.function else ""), p
+
+
+def _origin(number: int, text: str, p: SourcePlace) -> dict[str, Any]:
+    region: dict[str, Any] = {"startLine": p.line}
+    if p.column:
+        region["startColumn"] = p.column
+    if p.text is not None:
+        region["snippet"] = {"text": p.text}
+    # two slashes in front would name another host
+    uri = uri_of("/" + p.file.lstrip("/") if p.file.startswith("/") else p.file)
+    physical = {"artifactLocation": {"uri": uri}, "region": region}
+    return {"id": number, "message": {"text": text}, "physicalLocation": physical}
 
 
 def _properties(f: Finding) -> dict[str, Any]:

@@ -37,6 +37,8 @@ class Spec:
     init: Node
     folder: Path
     where: str
+    #: the text of ``init``
+    text: str = ""
 
     @property
     def undefined(self) -> bool:
@@ -93,7 +95,7 @@ def _parse(pattern: re.Pattern[str], text: str, folder: Path, where: str, exampl
         raise UsageError(
             f"{where}: a scalar needs a value, '{match['init'].strip()}' is for buffers"
         )
-    return Spec(match["name"], type_, count, init, folder, where)
+    return Spec(match["name"], type_, count, init, folder, where, match["init"].strip())
 
 
 def _count(text: str, type_: ElementType, where: str) -> int:

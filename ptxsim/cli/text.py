@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..diagnostics import Severity, Source, excerpt
+from ..diagnostics import Severity, Source, SourcePlace, excerpt
 from ..report import MAX_CTAS, Finding, Report, compress_lanes
 from .clean import one_line, printable
 from .places import statement
 
 __all__ = [
     "annotation",
+    "come_from",
     "concise",
     "full",
     "has_parties",
+    "origin",
     "party",
     "place",
     "summary",
@@ -27,7 +29,8 @@ _LEFT_OUT = {"baseline": "in the baseline", "comment": "ignored by comments",
 
 def summary(report: Report) -> str:
     """The verdict in one line, and in further ones what was left out of it."""
-    what = f": '{report.entry}' on {report.target}" if report.entry else ""
+    gpu = "" if report.device is None else f", {report.device['name']}"
+    what = f": '{report.entry}' on {report.target}{gpu}" if report.entry else ""
     where = one_line(f"{report.file}{what}")
     counts = [
         (sum(f.severity is severity for f in report.findings), severity.value)
@@ -55,7 +58,15 @@ def place(finding: Finding, name: str) -> str:
 
 def concise(f: Finding, name: str) -> str:
     """A finding in one line."""
-    return f"{place(f, name)}: {f.class_}: {one_line(f.message)} [{f.code}]"
+    line = f"{place(f, name)}: {f.class_}: {one_line(f.message)} [{f.code}]"
+    return line + (f" from {one_line(str(f.source[0]))}" if f.source else "")
+
+
+def origin(source: tuple[SourcePlace, ...]) -> Iterator[tuple[str, str, SourcePlace]]:
+    """The places that an instruction comes from, as (what it is, where, the place)."""
+    for number, p in enumerate(source):
+        function = f" in {p.function}" if p.function else ""
+        yield "inlined at" if number else "source", one_line(f"{p}{function}"), p
 
 
 def full(f: Finding, name: str, source: Source | None) -> str:
@@ -66,6 +77,7 @@ def full(f: Finding, name: str, source: Source | None) -> str:
 def _full(f: Finding, name: str, source: Source | None) -> Iterator[str]:
     yield f"{place(f, name)}: {f.severity.value}: {f.class_}: {one_line(f.message)} [{f.code}]"
     yield from _excerpt(source, f.line, f.column)
+    yield from come_from(f.source)
     if has_parties(f):
         yield from _parties(f, name, source)
         where = _circumstances(f)
@@ -78,6 +90,7 @@ def _full(f: Finding, name: str, source: Source | None) -> Iterator[str]:
     if f.other_line is not None and not has_parties(f):
         yield f"  other: {one_line(name)}:{f.other_line}{_column(f.other_column)}"
         yield from _excerpt(source, f.other_line, f.other_column)
+        yield from come_from(f.other_source)
     if f.help:
         yield f"  help: {one_line(f.help)}"
 
@@ -96,6 +109,7 @@ def _parties(f: Finding, name: str, source: Source | None) -> Iterator[str]:
     at = f"{one_line(name)}:{f.other_line}{_column(f.other_column)}"
     yield f"  first: {at}" + (f", {who}" if who else "")
     yield from _excerpt(source, f.other_line, f.other_column)
+    yield from come_from(f.other_source)
     if f.ordering:
         yield f"  order: {one_line(f.ordering)}"
         yield from _excerpt(source, f.ordering_line, 0)
@@ -107,6 +121,16 @@ def _column(column: int) -> str:
 
 def _excerpt(source: Source | None, line: int | None, column: int) -> list[str]:
     return excerpt(source, statement(source, line, column)) if source is not None and line else []
+
+
+def come_from(source: tuple[SourcePlace, ...]) -> Iterator[str]:
+    """The lines of the program that the PTX was compiled from, with their text where it is."""
+    for what, where, p in origin(source):
+        yield f"  {what}: {where}"
+        if p.text is not None:
+            yield f"{p.line:>5} | {one_line(p.text.expandtabs(4))}"
+            if p.column:
+                yield " " * 5 + " | " + " " * len(p.text[: p.column - 1].expandtabs(4)) + "^"
 
 
 def whereabouts(f: Finding) -> str:

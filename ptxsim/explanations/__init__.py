@@ -27,8 +27,8 @@ OTHER = "// <-- other"
 class Explanation:
     """All that is said about one code; ``class_`` is the class of the finding, if it is one.
 
-    ``options`` and ``prepare`` are what the example needs beside its text: options of ``ptxsim
-    run``, and a shell command that makes its files.
+    ``options`` and ``prepare`` are what the example needs beside its text: options of the command
+    that shows it (``by``), and a shell command that makes its files.
     """
 
     code: str
@@ -42,6 +42,7 @@ class Explanation:
     options: str = ""
     prepare: str = ""
     elsewhere: str = ""
+    by: str = "run"
 
     @property
     def name(self) -> str:
@@ -51,7 +52,8 @@ class Explanation:
     @property
     def command(self) -> str:
         """The command whose report shows the code when it reads the example."""
-        return f"ptxsim {'run' if self.class_ else 'check'} - {self.options}".rstrip()
+        command = self.by if self.class_ else "check"
+        return f"ptxsim {command} - {self.options}".rstrip()
 
     @property
     def example(self) -> str:

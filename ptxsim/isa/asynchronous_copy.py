@@ -13,7 +13,7 @@ __all__: list[str] = []
 
 _SECTION = "Data Movement and Conversion Instructions: "
 
-_TARGET = "target:{shared shared::cta} global"
+_TARGET = "to:{shared shared::cta} from:{global}"
 _TAIL = "hint?:{L2::cache_hint@7.4} prefetch?:{L2::64B@7.4 L2::128B@7.4 L2::256B@7.4}"
 
 

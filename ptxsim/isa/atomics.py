@@ -36,6 +36,11 @@ def _dec(old: Array, b: Array) -> Array:
     return select((old == 0) | (old > b), b, old - np.uint32(1))
 
 
+def _cas_pairs(old: Array, b: Array, c: Array) -> Array:
+    """Compare and swap of 128-bit words, which are rows of two."""
+    return select((old == b).all(axis=-1, keepdims=True), c, old)
+
+
 def operation(m: Mods) -> tuple[Callable[..., Array], str]:
     """The function from old value and operands to the new one, and its scan name."""
     t = SCALAR_TYPES[m.type]
@@ -48,6 +53,8 @@ def operation(m: Mods) -> tuple[Callable[..., Array], str]:
         return ufunc, m.op
     if m.op == "exch":
         return (lambda old, b: b + np.zeros_like(old)), "exch"
+    if m.op == "cas" and m.type == "b128":
+        return _cas_pairs, ""
     if m.op == "cas":
         return (lambda old, b, c: select(old == b, c, old)), ""
     if t.kind in ("f", "a"):
@@ -84,9 +91,7 @@ class _Atomic(Instruction):
         )  # fmt: skip
 
     def check(self, m: Mods) -> str | None:
-        """Cache policies are for global memory; halves never flush (measured)."""
-        if m.vec and bool(m.noftz) == (m.type == "f32"):
-            return ".noftz goes with half precision types, and is needed there"
+        """Cache policies are for global memory (measured)."""
         if m.hint and m.space.startswith("shared"):
             return f".{m.hint} is not legal with .{m.space}"
         return None
@@ -145,11 +150,17 @@ def _forms(result: str) -> tuple[Form, ...]:
         Form(f"{_HEAD} op:{{add}} noftz {_HINT} type:{{f16x2}}", one, floor="6.2+sm_60"),
         Form(f"{_HEAD} op:{{add}} noftz {_HINT} type:{{f16}}", one, floor="6.3+sm_70"),
         Form(f"{_HEAD} op:{{add}} noftz {_HINT} type:{{bf16 bf16x2}}", one, floor="7.8+sm_90"),
-        Form(
-            f"{_SEM} {_SCOPE} space?:{{global}} op:{{add min max}} noftz? {_HINT} vec:{{v2 v4 v8}}"
-            " type:{f16 bf16 f16x2 bf16x2 f32}",
-            f"{result.replace('.type', '.type*vec')}[a], b.type*vec{cache}", floor="8.1+sm_90",
-            unsupported="vector atomics are not modelled",
+        *(
+            Form(
+                f"{_SEM} {_SCOPE} space?:{{global}} {what}",
+                f"{result.replace('.type', '.type*vec')}[a], b.type*vec{cache}", floor="8.1+sm_90",
+                unsupported="vector atomics are not modelled",
+            )
+            for what in (
+                f"op:{{add min max}} noftz {_HINT} vec:{{v2 v4 v8}} type:{{f16 bf16}}",
+                f"op:{{add min max}} noftz {_HINT} vec:{{v2 v4}} type:{{f16x2 bf16x2}}",
+                f"op:{{add}} {_HINT} vec:{{v2 v4}} type:{{f32}}",
+            )
         ),
     )  # fmt: skip
 
@@ -169,12 +180,12 @@ class Atom(_Atomic):
         ),
         Form(
             f"{_HEAD} op:{{exch}} {_HINT} type:{{b128}}", "=~d.type, [a], b.type, cache.u64?hint",
-            floor="8.3+sm_90", unsupported="128-bit atomics are not modelled",
+            floor="8.3+sm_90",
         ),
         Form(
             f"{_HEAD} op:{{cas}} {_HINT} type:{{b128}}",
             "=~d.type, [a], b.type, c.type, cache.u64?hint",
-            floor="8.3+sm_90", unsupported="128-bit atomics are not modelled",
+            floor="8.3+sm_90",
         ),
     )  # fmt: skip
 

@@ -120,7 +120,7 @@ class CpReduceAsyncBulk(_Bulk):
 class CpAsyncBulkPrefetch(_Bulk):
     """A hint that global memory will be read."""
 
-    forms = (Form(f"L2 from:{{global}} {_HINT}", "[a], n.u32" + _CACHE),)
+    forms = (Form(f"L2 space:{{global}} {_HINT}", "[a], n.u32" + _CACHE),)
 
     def bind(self, b: Any) -> Step:
         return no_effect

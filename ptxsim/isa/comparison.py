@@ -199,8 +199,10 @@ class Set(Pure):
     )
 
     def check(self, m: Mods) -> str | None:
-        if m.ftz and (m.type not in ("f32", "f16") or m.dtype == "bf16"):
-            return ".ftz needs f32 or f16 sources, and a result that is not bf16"
+        if m.ftz and m.type not in ("f32", "f16"):
+            return ".ftz needs f32 or f16 sources"
+        if m.ftz and m.dtype == "bf16":
+            return ".ftz is not legal with a result of .bf16"
         return None
 
     def evaluate(self, m: Mods) -> Callable[..., Any]:

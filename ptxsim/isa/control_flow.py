@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .protocol import Registers, Step, no_effect
-from .record import Form, Instruction, Mods, instruction
+from .record import STAND_IN, Form, Instruction, Mods, instruction
 
 __all__: list[str] = []
 
@@ -157,6 +157,8 @@ class Pmevent(Instruction):
 
     def check_constant(self, name: str, value: int, m: Mods) -> str | None:
         """There are 16 events (PTX ISA 9.1, pmevent)."""
+        if m.mask and value >> 16:
+            return f"a mask of events has 16 bits, not {value}"
         if not m.mask and value > 15:
             return f"events are numbered 0 to 15, not {value}"
         if value > 0xFFFF:
@@ -167,7 +169,49 @@ class Pmevent(Instruction):
         return no_effect
 
 
-@instruction("unsupported", isa="")
+class _Setmaxnreg(Instruction):
+    """A change of the number of registers: no effect on values."""
+
+    forms = (Form("sync aligned type:{u32}", "#count.type"),)
+
+    def check_constant(self, name: str, value: int, m: Mods) -> str | None:
+        """A multiple of 8 from 24 to 256 (PTX ISA 9.1, setmaxnreg)."""
+        legal = value % 8 == 0 and 24 <= value <= 256
+        return None if legal else f"a multiple of 8 from 24 to 256 is expected, not {value}"
+
+    def bind(self, b: Any) -> Step:
+        return no_effect
+
+
+_SETMAXNREG = "Miscellaneous Instructions: setmaxnreg"
+_WARPGROUPS = "8.0+sm_90a/sm_100a/sm_100f/sm_110a/sm_110f/sm_120a/sm_120f"
+
+
+@instruction("setmaxnreg.inc", isa=_SETMAXNREG, floor=_WARPGROUPS)
+class SetmaxnregInc(_Setmaxnreg):
+    """Ask for more registers: no effect on values."""
+
+
+@instruction("setmaxnreg.dec", isa=_SETMAXNREG, floor=_WARPGROUPS)
+class SetmaxnregDec(_Setmaxnreg):
+    """Give registers back: no effect on values."""
+
+
+@instruction(
+    "griddepcontrol",
+    isa="Parallel Synchronization and Communication Instructions: griddepcontrol",
+    floor="7.8+sm_90",
+)
+class Griddepcontrol(Instruction):
+    """Let dependent grids begin, or wait for those before: launches here follow each other."""
+
+    forms = (Form("action:{launch_dependents wait}", ""),)
+
+    def bind(self, b: Any) -> Step:
+        return no_effect
+
+
+@instruction(STAND_IN, isa="")
 class Unsupported(_Control):
     """Stands for an instruction that ptxsim does not model; reaching it ends the launch."""
 

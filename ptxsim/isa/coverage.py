@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from ..targets import ANY, Floor
-from .inventory import MNEMONICS
-from .record import Form, Instruction, registry
+from .record import STAND_IN, Form, Instruction, OperandSpec, registry
 
 __all__ = ["coverage_table", "describe"]
 
 
-def _floor_text(floor: Floor) -> str:
+def floor_text(floor: Floor) -> str:
     if floor is ANY:
         return ""
     parts = []
@@ -20,32 +19,45 @@ def _floor_text(floor: Floor) -> str:
     if floor.sm:
         parts.append(f"sm_{floor.sm}")
     parts += [f"sm_{word}" for word in floor.only]
+    if floor.until is not None:
+        parts.append(f"up to PTX {floor.until[0]}.{floor.until[1]}")
     return ", ".join(parts)
 
 
 def coverage_table() -> list[dict[str, Any]]:
     """One row a mnemonic: section, number of forms modelled and not, floor."""
     rows = []
-    for name in sorted(MNEMONICS | set(registry.names())):
-        if name == "unsupported":
+    for name in registry.names():
+        if name == STAND_IN:
             continue
-        records = registry.get(name)
+        records = registry[name]
         forms = [f for r in records for f in r.forms]
         modelled = sum(not f.unsupported for f in forms)
         rows.append(
             {
                 "name": name,
-                "section": records[0].isa if records else "",
+                "section": records[0].isa,
                 "modelled": modelled,
                 "unsupported": len(forms) - modelled,
-                "floor": _floor_text(records[0].floor) if records else "",
+                "floor": floor_text(records[0].floor),
                 "approximate": any(r.approximate for r in records),
             }
         )
     return rows
 
 
-def _form_text(record: Instruction, form: Form) -> str:
+def _operand_text(o: OperandSpec) -> str:
+    if o.kind == "parts":
+        return "[" + ", ".join(map(_operand_text, o.parts)) + "]"
+    text = f"[{o.name}]" if o.kind == "address" else "[-]" * o.signable + o.name
+    if o.selector:
+        text += f"[.{o.selector}]"
+    if o.count:
+        text = "{" + text + ", ...}"
+    return text + "|p" * o.pair
+
+
+def form_text(record: Instruction, form: Form) -> str:
     words = []
     for slot in form.slots:
         text = (
@@ -54,36 +66,27 @@ def _form_text(record: Instruction, form: Form) -> str:
         words.append(f"[{text}]" if slot.optional else text)
     operands = []
     for o in form.operands:
-        if o.hidden:
-            continue
-        text = f"[{o.name}]" if o.kind == "address" else "[-]" * o.signable + o.name
-        if o.selector:
-            text += f"[.{o.selector}]"
-        if o.count:
-            text = "{" + text + ", ...}"
-        if o.pair:
-            text += "|p"
-        operands.append(f"[, {text}]" if o.optional else text)
+        if not o.hidden:
+            text = _operand_text(o)
+            operands.append(f"[, {text}]" if o.optional or o.needs else text)
     line = f"  {record.name}{''.join(words)} {', '.join(operands)};".replace(", [, ", "[, ")
-    notes = [t for t in (_floor_text(form.floor), form.unsupported) if t]
+    notes = [t for t in (floor_text(form.floor), form.unsupported) if t]
     return line + (f"  // {'; '.join(notes)}" if notes else "")
 
 
 def describe(name: str) -> str | None:
     """Forms, floors and traps of an instruction, or None for an unknown name."""
     if name not in registry:
-        if name in MNEMONICS:
-            return f"{name}: legal PTX that is not modelled\n"
         return None
     lines = []
     for record in registry[name]:
         lines.append(f"{name}: {(record.__doc__ or '').splitlines()[0]}")
         lines.append(f"  PTX ISA, {record.isa}")
         if record.floor is not ANY:
-            lines.append(f"  needs {_floor_text(record.floor)}")
+            lines.append(f"  needs {floor_text(record.floor)}")
         if record.traps:
             lines.append(f"  findings: {', '.join(record.traps)}")
         if record.approximate:
             lines.append("  approximate: within the documented error, not bit-exact")
-        lines += [_form_text(record, f) for f in record.forms]
+        lines += [form_text(record, f) for f in record.forms]
     return "\n".join(lines) + "\n"

@@ -46,6 +46,10 @@ class Mov(Pure):
         Form("type:{b128}", "=d.type, a.type", floor="8.3+sm_70"),
     )
 
+    def check_symbol(self, name: str, space: str, m: Mods) -> str | None:
+        """Here an address becomes a value."""
+        return None
+
     def evaluate(self, m: Mods) -> Callable[..., Any]:
         return _same
 
@@ -164,16 +168,16 @@ class MovUnpack4(_Unpack):
 
 
 @instruction("mov", isa=_SECTION + "mov")
-class MovVector(Instruction):
+class MovVector(Pure):
     """Copy the four components of a special register."""
 
-    forms = (
-        Form(
-            "vec:{v4} type:{b32 u32 s32}",
-            "=~d.type*vec, a.type*vec",
-            unsupported="mov.v4 is not modelled; move the components one by one",
-        ),
-    )
+    forms = (Form("vec:{v4} type:{b32 u32 s32}", "=~d.type*vec, a.type*vec"),)
+
+    def evaluate(self, m: Mods) -> Callable[..., Any]:
+        return lambda *components: components
+
+    def undefined_bits(self, m: Mods) -> Rule | None:
+        return moved(self.evaluate(m))
 
 
 # --- loads ----------------------------------------------------------------------------------------
@@ -219,20 +223,25 @@ class _Memory(Instruction):
             return f".{m.order} is not for .{m.space}"
         if m.cop and m.evict:
             return f"the cache operator .{m.cop} and the priority .{m.evict} exclude each other"
-        for word in (m.evict, m.hint, m.prefetch):
-            if word and m.space not in ("", "global"):
-                return f".{word} is for global memory, not for .{m.space}"
-        for word in (m.cop, m.hint, m.evict if m.order == "volatile" else ""):
-            if word and m.order in ("volatile", "relaxed", "acquire", "release"):
-                if word == m.hint and m.order != "volatile":
-                    continue
-                return f".{m.order} and .{word} exclude each other"
         wide = m.vec == "v8" or (m.vec == "v4" and SCALAR_TYPES[m.type].bits == 64)
         if wide and m.space not in ("", "global"):
             return f"a vector access to .{m.space} has at most 128 bits"
         if m.l2evict and not wide:
-            return f".{m.l2evict} needs a vector of 256 bits: .v8 of 32 bits or .v4 of 64 bits"
-        return None
+            return f".{m.l2evict} is legal with 256-bit vectors alone"
+        return _cache_misuse(m)
+
+
+def _cache_misuse(m: Mods) -> str | None:
+    """Words about caches are for global memory, and hardly for volatile accesses (measured)."""
+    for word in (m.evict, m.l2evict, m.hint, m.prefetch):
+        if word and m.space not in ("", "global"):
+            return f".{word} is not legal with .{m.space}"
+    if m.cop and m.order not in ("", "weak"):
+        return f".{m.cop} is not legal with .{m.order}"
+    for word in (m.evict, m.hint):
+        if word and m.order == "volatile":
+            return f".{word} is not legal with .volatile"
+    return None
 
 
 def _element_size(m: Mods) -> int:
@@ -397,6 +406,13 @@ class St(_Memory):
 # --- no effect on values --------------------------------------------------------------------------
 
 
+#: Bytes of a cache line, for instructions that name one.
+_LINE = 128
+
+#: 1.0 in f32.
+_ONE = 0x3F800000
+
+
 class _Hint(Instruction):
     def bind(self, b: Any) -> Step:
         return no_effect
@@ -427,29 +443,64 @@ class Applypriority(_Hint):
     forms = (Form("space?:{global} L2::evict_normal", "[a], #n.u32"),)
 
     def check_constant(self, name: str, value: int, m: Mods) -> str | None:
-        """It works on cache lines (PTX ISA, applypriority)."""
-        return None if value == 128 else f"the size is 128 bytes, not {value}"
+        """A line has 128 bytes."""
+        return None if value == _LINE else f"the size is {_LINE}, not {value}"
+
+
+@instruction("discard", isa=_SECTION + "discard", floor="7.4+sm_80")
+class Discard(Instruction):
+    """Destroy a cache line of global memory: what it held is undefined from then on."""
+
+    unsupported = "discard is not modelled"
+    forms = (Form("space?:{global} L2", "[a], #n.u32"),)
+
+    def check_constant(self, name: str, value: int, m: Mods) -> str | None:
+        """A line has 128 bytes."""
+        return None if value == _LINE else f"the size is {_LINE}, not {value}"
+
+
+_PRIORITIES = (
+    "primary:{L2::evict_last L2::evict_normal L2::evict_first L2::evict_unchanged}"
+    " secondary?:{L2::evict_first L2::evict_unchanged} type:{b64}"
+)
+
+
+class _Policy(Instruction):
+    """The value of a cache policy is opaque, ours is zero."""
+
+    def bind(self, b: Any) -> Step:
+        write, guard = b.write("d"), b.guard()
+        policy = np.zeros(1, np.uint64)
+
+        def step(r: Registers, g: Any) -> None:
+            write(r, policy, g.mask(guard(r)))
+
+        return step
 
 
 @instruction("createpolicy.fractional", isa=_SECTION + "createpolicy", floor="7.4+sm_80")
-class CreatepolicyFractional(Pure):
-    """Make a cache policy; its value is opaque, ours is zero."""
+class CreatepolicyFractional(_Policy):
+    """Make a cache policy for a part of the accesses."""
 
-    forms = (
-        Form(
-            "primary:{L2::evict_last L2::evict_normal L2::evict_first L2::evict_unchanged}"
-            " secondary?:{L2::evict_first L2::evict_unchanged} type:{b64}",
-            "=d.u64, fraction.f32?",
-        ),
-    )
+    forms = (Form(_PRIORITIES, "=d.u64, fraction.f32?"),)
 
     def check_constant(self, name: str, value: int, m: Mods) -> str | None:
-        """The fraction of accesses that the primary priority gets (PTX ISA, createpolicy)."""
-        fraction = float(np.uint32(value).view(np.float32))
-        return None if 0 < fraction <= 1 else f"a fraction is above 0 and at most 1, not {fraction}"
+        """A part is more than nothing and at most all (PTX ISA 9.1, createpolicy)."""
+        return None if 0 < value <= _ONE else "a fraction is above 0 and at most 1"
 
-    def evaluate(self, m: Mods) -> Callable[..., Any]:
-        return lambda *a: np.zeros(1, np.uint64)
+
+@instruction("createpolicy.range", isa=_SECTION + "createpolicy", floor="7.4+sm_80")
+class CreatepolicyRange(_Policy):
+    """Make a cache policy for a range of addresses."""
+
+    forms = (Form(f"space?:{{global}} {_PRIORITIES}", "=d.type, [a], primary_size.u32, size.u32"),)
+
+
+@instruction("createpolicy.cvt", isa=_SECTION + "createpolicy", floor="7.4+sm_80")
+class CreatepolicyCvt(_Policy):
+    """Make a cache policy of an access property."""
+
+    forms = (Form("L2 type:{b64}", "=d.type, a.type"),)
 
 
 # --- addresses ------------------------------------------------------------------------------------
@@ -470,7 +521,14 @@ class Cvta(Pure):
 
     def combined_floor(self, m: Mods) -> tuple[str, Floor] | None:
         """32-bit generic addresses ended (measured)."""
-        return ("u32", Floor.parse("<sm_90")) if m.type == "u32" else None
+        return ("u32", Floor.parse("-:90")) if m.type == "u32" else None
+
+    def check_symbol(self, name: str, space: str, m: Mods) -> str | None:
+        """A variable is in the space that is named; a generic address lies in a register."""
+        if m.to:
+            return super().check_symbol(name, space, m)
+        fits = space == m.space.partition("::")[0]
+        return None if fits else f"the variable is in .{space}, not in .{m.space}"
 
     def evaluate(self, m: Mods) -> Callable[..., Any]:
         base = window_base(m.space)
@@ -489,14 +547,11 @@ class Cvta(Pure):
 class Isspacep(Instruction):
     """Whether a generic address lies in the window of a state space."""
 
-    forms = tuple(
-        Form(
-            "space:{const@3.1 global local shared shared::cta@7.8 shared::cluster@7.8+sm_90"
-            " param@7.7+sm_70 param::entry@8.3+sm_70}",
-            operands,
-        )
-        for operands in ("=p.pred, a.u64", "=p.pred, a.u32")
+    _SPACE = (
+        "space:{const@3.1 global local shared shared::cta@7.8 shared::cluster@7.8+sm_90"
+        " param@7.7+sm_70 param::entry@8.3+sm_70}"
     )
+    forms = (Form(_SPACE, "=p.pred, a.u64"), Form(_SPACE, "=p.pred, a.u32"))
 
     needs_defined = True
 
@@ -507,6 +562,6 @@ class Isspacep(Instruction):
         guard = b.guard()
 
         def step(r: Registers, g: Any) -> None:
-            write(r, g.in_window(space, r[source]), g.mask(guard(r)))
+            write(r, g.in_window(space, r[source].astype(np.uint64)), g.mask(guard(r)))
 
         return step

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import partial, reduce
 from typing import Any
+
+import numpy as np
 
 from ..numerics import approximate, comparison, floating
 from ..numerics.convert import float_to_float
 from ..numerics.formats import BF16, F16, F32, F64, Format
 from ..numerics.half import each_half
-from .record import Form, Mods, Pure, instruction
+from .protocol import Array
+from .record import Form, Mods, Pure, Tolerance, instruction
 
 __all__ = ["format_of", "lanewise"]
 
@@ -21,6 +24,9 @@ _FORMATS: dict[str, Format] = {"f16": F16, "bf16": BF16, "f32": F32, "f64": F64}
 #: halves: (types, floor) of the f16 forms and of the bf16 forms
 _HALVES = "type:{f16 f16x2}"
 _BHALVES = "type:{bf16 bf16x2}"
+
+
+_MAGNITUDE = np.uint32(0x7FFFFFFF)
 
 
 def format_of(type_: str) -> Format:
@@ -180,6 +186,9 @@ class DivFloat(Pure):
         Form("rnd:{rn rz rm rp} type:{f64}", "=d.type, a.type, b.type"),
     )
 
+    def tolerance(self, m: Mods) -> Tolerance | None:
+        return Tolerance.ulp(2) if m.how else None
+
     def evaluate(self, m: Mods) -> Callable[..., Any]:
         if m.how == "approx":
             return partial(approximate.div_approx, ftz=bool(m.ftz))
@@ -196,6 +205,10 @@ class _Root(Pure):
     )
     near: Callable[..., Any]
     exact: Callable[..., Any]
+    bound: Tolerance
+
+    def tolerance(self, m: Mods) -> Tolerance | None:
+        return self.bound if m.approx else None
 
     def evaluate(self, m: Mods) -> Callable[..., Any]:
         if m.approx:
@@ -209,6 +222,7 @@ class Rcp(_Root):
 
     near = approximate.rcp
     exact = floating.rcp
+    bound = Tolerance.ulp(1)
 
 
 @instruction("sqrt", isa=_F + "sqrt")
@@ -217,6 +231,11 @@ class Sqrt(_Root):
 
     near = approximate.sqrt
     exact = floating.sqrt
+    bound = Tolerance.of(relative=2**-23)
+
+
+#: The ISA states no bound: two units of the 20 bits that are kept.
+_GROSS = Tolerance(relative=2**-19)
 
 
 @instruction("rcp", isa=_F + "rcp.approx.ftz.f64", floor="2.1+sm_20")
@@ -225,6 +244,9 @@ class RcpGross(Pure):
 
     forms = (Form("approx ftz type:{f64}", "=d.type, a.type"),)
     approximate = True
+
+    def tolerance(self, m: Mods) -> Tolerance | None:
+        return _GROSS
 
     def evaluate(self, m: Mods) -> Callable[..., Any]:
         return approximate.rcp_gross
@@ -237,6 +259,9 @@ class RsqrtGross(Pure):
     forms = (Form("approx ftz type:{f64}", "=d.type, a.type"),)
     approximate = True
 
+    def tolerance(self, m: Mods) -> Tolerance | None:
+        return _GROSS
+
     def evaluate(self, m: Mods) -> Callable[..., Any]:
         return approximate.rsqrt_gross
 
@@ -244,6 +269,10 @@ class RsqrtGross(Pure):
 class _Approximate(Pure):
     approximate = True
     function: Callable[..., Any]
+    bound: Tolerance
+
+    def tolerance(self, m: Mods) -> Tolerance | None:
+        return self.bound
 
     def evaluate(self, m: Mods) -> Callable[..., Any]:
         if m.type == "f32":
@@ -264,6 +293,15 @@ class Rsqrt(_Approximate):
 
     forms = (_APPROX32, Form("approx type:{f64}", "=d.type, a.type"))
     function = approximate.rsqrt
+    bound = Tolerance.of(relative=2**-22.9)
+
+    def tolerance(self, m: Mods) -> Tolerance | None:
+        # The f64 form is a sequence of the compiler without a stated bound; four ulp are ours.
+        return Tolerance(relative=2**-50) if m.type == "f64" else self.bound
+
+
+#: In [-2 pi, 2 pi]; beyond, the ISA allows more (2^-14.7 to 100 pi): a difference here.
+_TRIGONOMETRIC = Tolerance.of(absolute=2**-20.5)
 
 
 @instruction("sin", isa=_F + "sin")
@@ -272,6 +310,7 @@ class Sin(_Approximate):
 
     forms = (_APPROX32, _TURNS)
     function = approximate.sin
+    bound = _TRIGONOMETRIC
 
 
 @instruction("cos", isa=_F + "cos")
@@ -280,6 +319,7 @@ class Cos(_Approximate):
 
     forms = (_APPROX32, _TURNS)
     function = approximate.cos
+    bound = _TRIGONOMETRIC
 
 
 @instruction("lg2", isa=_F + "lg2")
@@ -288,6 +328,8 @@ class Lg2(_Approximate):
 
     forms = (_APPROX32,)
     function = approximate.lg2
+    # absolute in (0.5, 2), where the result is below 1, and relative elsewhere
+    bound = Tolerance.of(relative=2**-22, absolute=2**-22)
 
 
 @instruction("ex2", isa=_F + "ex2")
@@ -300,6 +342,17 @@ class Ex2(_Approximate):
         Form("approx ftz type:{bf16 bf16x2}", "=d.type, a.type", floor="7.8+sm_90"),
     )
     function = approximate.ex2
+    bound = Tolerance.ulp(2)
+
+    def tolerance(self, m: Mods) -> Tolerance | None:
+        if m.type == "f32":
+            return self.bound
+        half = m.type.startswith("f16")
+        return (
+            Tolerance.of(relative=2**-9.9, bits=10)
+            if half
+            else Tolerance.of(relative=2**-7, bits=7)
+        )
 
 
 @instruction("tanh", isa=_F + "tanh", floor="7.0+sm_75")
@@ -311,6 +364,16 @@ class Tanh(Pure):
         Form("approx type:{bf16 bf16x2}", "=d.type, a.type", floor="7.8+sm_90"),
     )
     approximate = True
+
+    def tolerance(self, m: Mods) -> Tolerance | None:
+        if m.type == "f32":
+            return Tolerance.of(relative=2**-11)
+        half = m.type.startswith("f16")
+        return (
+            Tolerance.of(absolute=2**-10.987, bits=10)
+            if half
+            else Tolerance.of(absolute=2**-8, bits=7)
+        )
 
     def evaluate(self, m: Mods) -> Callable[..., Any]:
         return lanewise(approximate.tanh, m.type)
@@ -360,7 +423,6 @@ class _Extreme(Pure):
         Form("ftz? NaN? xorsign abs type:{f32}", "=d.type, a.type, b.type", floor="7.2+sm_86"),
         Form(
             "ftz? NaN? abs? type:{f32}", "=d.type, a.type, b.type, c.type", floor="8.8+sm_100",
-            unsupported="min and max of three numbers are not modelled",
         ),
         Form("type:{f64}", "=d.type, a.type, b.type"),
         Form(f"ftz? NaN? {_HALVES}", "=d.type, a.type, b.type", floor="7.0+sm_80"),
@@ -373,10 +435,19 @@ class _Extreme(Pure):
     function: Callable[..., Any]
 
     def evaluate(self, m: Mods) -> Callable[..., Any]:
-        return lanewise(
+        two = lanewise(
             type(self).function, m.type, ftz=bool(m.ftz), nan=bool(m.NaN),
             xorsign_abs=bool(m.xorsign),
         )  # fmt: skip
+        if m.xorsign or m.type != "f32":
+            return two
+
+        def of_all(a: Array, b: Array, *c: Array) -> Array:
+            sources = [np.bitwise_and(v, _MAGNITUDE) for v in (a, b, *c)] if m.abs else (a, b, *c)
+            result: Array = reduce(two, sources)
+            return result
+
+        return of_all
 
 
 @instruction("min", isa=_F + "min")

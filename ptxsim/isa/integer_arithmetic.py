@@ -21,7 +21,8 @@ from .definedness import (
     touched,
     unless_zero,
 )
-from .protocol import Array
+from .partial import Partial
+from .protocol import Array, BoolArray
 from .record import Form, Mods, Pure, instruction
 
 __all__: list[str] = []
@@ -228,15 +229,28 @@ def _third(values: Sequence[Array], unknown: Sequence[Array]) -> Array:
     return unknown[2]
 
 
+class _Quotient(Partial, _Signed):
+    fault = "divides by zero, which has no result in PTX"
+    deciding = ("b",)
+
+    def unspecified(self, m: Mods) -> Callable[..., BoolArray]:
+        return _is_zero
+
+
+def _is_zero(divisor: Array) -> BoolArray:
+    zero: BoolArray = divisor == 0
+    return zero
+
+
 @instruction("div", isa=_I + "div")
-class Div(_Signed):
+class Div(_Quotient):
     """Quotient toward zero; by zero unspecified (all ones)."""
 
     function = integer.div
 
 
 @instruction("rem", isa=_I + "rem")
-class Rem(_Signed):
+class Rem(_Quotient):
     """Remainder with the sign of the dividend; by zero unspecified (the dividend)."""
 
     function = integer.rem
@@ -342,13 +356,24 @@ class Bfind(Pure):
 
 
 @instruction("fns", isa=_I + "fns", floor="6.0+sm_30")
-class Fns(Pure):
+class Fns(Partial):
     """Position of the n-th set bit from a base."""
+
+    fault = "counts from a base above 31, which has no result in PTX"
+    deciding = ("base",)
 
     forms = (Form("type:{b32}", "=d.b32, mask.b32, base.b32, offset.b32"),)
 
     def evaluate(self, m: Mods) -> Callable[..., Any]:
         return bits.fns
+
+    def unspecified(self, m: Mods) -> Callable[..., BoolArray]:
+        return _beyond_word
+
+
+def _beyond_word(base: Array) -> BoolArray:
+    beyond: BoolArray = base > np.uint32(31)
+    return beyond
 
 
 @instruction("brev", isa=_I + "brev", floor="2.0+sm_20")
@@ -366,9 +391,37 @@ def _byte(value: int) -> str | None:
     return None if value < 256 else f"a position or length is from 0 to 255, not {value}"
 
 
+class _Field(Partial):
+    """Position and length count with their low 8 bits.
+
+    That is the manual's rule.  The assembler's expansion of the 64-bit forms looks at all 32 bits
+    (measured), so where that makes a difference a program has no result to rely on.
+    """
+
+    fault = "has a position or length above 255, which machines take in two ways"
+
+    def unspecified(self, m: Mods) -> Callable[..., BoolArray] | None:
+        if _width(m) != 64:
+            return None
+        evaluate, limit = self.evaluate(m), np.uint32(255)
+
+        def differs(*sources: Array) -> BoolArray:
+            *words, position, length = sources
+            beyond: BoolArray = (position | length) > limit
+            if not beyond.any():
+                return beyond
+            other = evaluate(*words, np.minimum(position, limit), np.minimum(length, limit))
+            unlike: BoolArray = evaluate(*sources) != other
+            return unlike
+
+        return differs
+
+
 @instruction("bfe", isa=_I + "bfe", floor="2.0+sm_20")
-class Bfe(Pure):
+class Bfe(_Field):
     """Extract a bit field."""
+
+    deciding = ("a", "b", "c")
 
     forms = (Form("type:{u32 u64 s32 s64}", "=d.type, a.type, b.u32, c.u32"),)
 
@@ -384,8 +437,11 @@ class Bfe(Pure):
 
 
 @instruction("bfi", isa=_I + "bfi", floor="2.0+sm_20")
-class Bfi(Pure):
+class Bfi(_Field):
     """Insert a bit field."""
+
+    result = "f"
+    deciding = ("a", "b", "c", "d")
 
     forms = (Form("type:{b32 b64}", "=f.type, a.type, b.type, c.u32, d.u32"),)
 

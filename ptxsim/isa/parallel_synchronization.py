@@ -290,6 +290,12 @@ class Fence(_Fence):
 
     forms = (
         Form("sem?:{sc acq_rel} scope:{cta gpu sys cluster@7.8+sm_90}", ""),
+        Form(
+            "alias sync_restrict::read sem:{release} scope:{sys}",
+            "",
+            floor="9.5+sm_90",
+            unsupported="fence.alias is not modelled",
+        ),
         Form("sem:{acquire release} scope:{cta gpu sys cluster}", "", floor="8.6+sm_90"),
         Form("mbarrier_init sem:{release} scope:{cluster}", "", floor="8.0+sm_90"),
     )
@@ -315,6 +321,10 @@ class FenceProxy(_ProxyFence):
             "[a], #size.u32", floor="8.3+sm_90", unsupported="tensor maps are not modelled",
         ),
     )  # fmt: skip
+
+    def check_constant(self, name: str, value: int, m: Mods) -> str | None:
+        """A tensor map has 128 bytes."""
+        return None if value == 128 else f"the size is 128, not {value}"
 
 
 # --- votes ----------------------------------------------------------------------------------------
@@ -352,7 +362,7 @@ def _voted(mode: str, votes: Array, members: Array) -> Array:
     return everyone if mode == "all" else everyone | nobody
 
 
-@instruction("vote", isa=_P + "vote (deprecated)", floor="1.2-6.3/sm_70")
+@instruction("vote", isa=_P + "vote (deprecated)", floor="1.2-6.3:70")
 class Vote(Instruction):
     """The form without a mask: over the lanes that execute it together (up to sm_6x)."""
 

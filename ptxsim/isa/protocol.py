@@ -170,6 +170,12 @@ class Lanes(Protocol):
         """The undefined bits (of 32) of values that lanes take from lanes of their warp which do
         not take part; None where undefined bits are not followed."""
 
+    def undefined_result(
+        self, lanes: BoolArray, bits: int, site: Site, fault: str
+    ) -> Unknown | None:
+        """The undefined bits (all of ``bits``) of results that the ISA does not define; None where
+        undefined bits are not followed."""
+
     def take_loaded(self) -> list[Unknown | None] | None:
         """The undefined bits of the elements of the last load; None if it read none."""
 

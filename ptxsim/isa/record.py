@@ -19,13 +19,20 @@ Operands, in PTX order, separated by commas:
 * ``=d.type`` a destination, ``+d.type`` one that is also read,
 * ``d.type*num`` a brace group of as many registers as slot ``num`` says (``x4``, ``v2``, empty for
   a plain operand), as a number or as the record's method says,
-* ``=d.type|p`` a destination with an optional second, predicate destination (``|p!``: not
-  optional),
+* ``=d.type|p`` a destination with an optional second, predicate destination (``|p!`` one that must
+  be there, ``|p@7.1`` one that needs PTX ISA 7.1),
 * ``^a.type`` a register wider than the type is legal (ld, st, cvt),
+* ``%c.s32*n`` a group that may have two or four elements where fewer count,
 * ``~d.type`` the sink ``_`` is legal, ``#n.u32`` only a constant is legal,
 * ``!p.pred`` a predicate that may be negated,
 * ``[a]`` an address, ``@target`` left to the record (labels, functions, lists), ``@sink`` only
   the sink ``_``,
+* ``[tensor c.s32*dims]`` several parts in one pair of brackets, separated by commas in the text: an
+  address and a group, each an operand of its own; ``[tex.texref smp.samplerref? c.coordinates]``
+  likewise, where a type of references takes a variable of that type or a 64-bit register,
+* ``[&a.b32]`` an address in a register of that width alone,
+* a type word whose method names several types (``"u32 f32 f32 f32"``) is a brace group of elements
+  of these types,
 * ``=$cc.pred`` the carry flag, which the text does not name,
 * ``a.u32:part`` a register that may carry a part selector of the kind ``part`` (``%r1.b0``; the
   kinds are those of :data:`SELECTORS`), which becomes the modifier ``a_part``,
@@ -57,6 +64,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "SELECTORS",
+    "STAND_IN",
     "Form",
     "FormMismatch",
     "Instruction",
@@ -65,6 +73,7 @@ __all__ = [
     "Pure",
     "Registry",
     "Slot",
+    "Tolerance",
     "instruction",
     "registry",
 ]
@@ -117,7 +126,7 @@ class OperandSpec:
     """One operand of a form; see the module's text for the notation."""
 
     name: str
-    kind: str  # "value", "address", "raw"
+    kind: str  # "value", "address", "raw", "parts"
     type: str = ""
     written: bool = False
     read: bool = True
@@ -133,6 +142,14 @@ class OperandSpec:
     hidden: bool = False
     selector: str = ""
     signable: bool = False
+    #: a group of two or four may stand for a shorter one, whose last elements do not matter
+    padded: bool = False
+    #: between brackets: an address in a register of the type's width
+    pointer: bool = False
+    #: the operands between one pair of brackets
+    parts: tuple[OperandSpec, ...] = ()
+    #: what the second destination of a pair needs
+    pair_floor: Floor = ANY
 
 
 #: The part selectors of video instructions by kind: a part of a scalar operand, the elements that
@@ -153,9 +170,11 @@ _SLOT = re.compile(
 _REPEATABLE = frozenset({"sat", "approx", "cc", "uni", "sync", "NaN", "shiftamt"})
 
 _OPERAND = re.compile(
-    r"(?P<flags>[=+^~#!$-]*)(?P<name>\w+)\.(?P<type>\w+)(:(?P<selector>\w+))?"
-    r"(\*(?P<count>\w+))?(?P<pair>\|p!?)?(?P<opt>\?(?P<needs>\w+)?)?$"
+    r"(?P<flags>[=+^~#!$%&-]*)(?P<name>\w+)\.(?P<type>\w+)(:(?P<selector>\w+))?"
+    r"(\*(?P<count>\w+))?(?P<pair>\|p(?P<must>!)?(@(?P<floor>[\w.+]+))?)?"
+    r"(?P<opt>\?(?P<needs>\w+)?)?$"
 )
+_BRACKET = re.compile(r"\[(?P<inner>[^]]*)\](?P<opt>\?\w*)?$")
 
 
 def _parse_slots(text: str) -> tuple[Slot, ...]:
@@ -180,11 +199,21 @@ def _parse_slots(text: str) -> tuple[Slot, ...]:
     return tuple(slots)
 
 
+def _parse_bracket(inner: list[str], opt: str) -> OperandSpec:
+    needs = opt[1:]
+    optional = bool(opt) and not needs
+    if len(inner) == 1 and "." not in inner[0]:
+        return OperandSpec(inner[0], "address", optional=optional, needs=needs)
+    parts = tuple(_parse_operand(part if "." in part else f"[{part}]") for part in inner)
+    return OperandSpec(parts[0].name, "parts", optional=optional, needs=needs, parts=parts)
+
+
 def _parse_operand(text: str) -> OperandSpec:
     text = text.strip()
+    bracket = _BRACKET.match(text)
+    if bracket:
+        return _parse_bracket(bracket["inner"].split(), bracket["opt"] or "")
     optional = text.endswith("?")
-    if text.startswith("["):
-        return OperandSpec(text.rstrip("?")[1:-1], "address", optional=optional)
     if text.startswith("@"):
         return OperandSpec(text.rstrip("?")[1:], "raw", optional=optional)
     found = _OPERAND.match(text)
@@ -198,7 +227,8 @@ def _parse_operand(text: str) -> OperandSpec:
         read="=" not in flags,
         count=found["count"] or "",
         pair=bool(found["pair"]),
-        paired=found["pair"] == "|p!",
+        paired=bool(found["must"]),
+        pair_floor=Floor.parse(found["floor"]) if found["floor"] else ANY,
         relaxed="^" in flags,
         sink="~" in flags,
         constant="#" in flags,
@@ -206,6 +236,8 @@ def _parse_operand(text: str) -> OperandSpec:
         optional=bool(found["opt"]) and not found["needs"],
         needs=found["needs"] or "",
         hidden="$" in flags,
+        padded="%" in flags,
+        pointer="&" in flags,
         selector=found["selector"] or "",
         signable="-" in flags,
     )
@@ -301,6 +333,32 @@ class Form:
                 yield word, slot.floors[word]
 
 
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """How far a machine's result may lie from the modelled one, which is rounded correctly.
+
+    The larger of ``relative`` times the result and ``absolute``.  The bound of the ISA is from the
+    exact value: half a unit of ours is added.
+    """
+
+    relative: float = 0.0
+    absolute: float = 0.0
+
+    @staticmethod
+    def of(*, relative: float = 0.0, absolute: float = 0.0, bits: int = 23) -> Tolerance:
+        """A bound of the ISA for results with ``bits`` stored mantissa bits.
+
+        >>> Tolerance.of(relative=2**-22) == Tolerance(2**-22 + 2**-24, 0.0)
+        True
+        """
+        return Tolerance(relative + 2.0 ** -(bits + 1), absolute)
+
+    @staticmethod
+    def ulp(n: int) -> Tolerance:
+        """Units in the last place of an f32: one is at most 2^-23 of the number."""
+        return Tolerance.of(relative=n * 2.0**-23)
+
+
 class Instruction:
     """Base of all records: what resolve, compile and the coverage page need to know."""
 
@@ -308,7 +366,8 @@ class Instruction:
     isa: ClassVar[str]
     floor: ClassVar[Floor] = ANY
     forms: tuple[Form, ...] = ()
-    #: The result of an approximate instruction is within the documented error, not exact.
+    #: All forms are approximate: their results are within the documented error, not exact, which
+    #: :meth:`tolerance` states.
     approximate: ClassVar[bool] = False
     #: Starts a basic block of its own because lanes may have to wait for others here.
     collective: ClassVar[bool] = False
@@ -338,6 +397,8 @@ class Instruction:
     counts_guard: ClassVar[bool] = False
     #: Findings and traps beyond those of memory operands, by class.
     traps: ClassVar[tuple[str, ...]] = ()
+    #: Why ptxsim executes none of the forms; empty if each form says so itself.
+    unsupported: ClassVar[str] = ""
 
     def check(self, m: Mods) -> str | None:
         """A reason why this combination of modifiers is illegal, or None."""
@@ -350,17 +411,28 @@ class Instruction:
         """
         return None
 
+    def check_symbol(self, name: str, space: str, m: Mods) -> str | None:
+        """A reason why the address of a variable in ``space`` is illegal as operand ``name``.
+
+        Few instructions take one (measured).
+        """
+        return "a register is expected; mov the address to one first"
+
     def combined_floor(self, m: Mods) -> tuple[str, Floor] | None:
         """A floor that only a combination of modifiers has, with the words that bring it."""
         return None
 
     def type_of(self, spec_type: str, m: Mods) -> ScalarType:
         """The type that an operand's type word stands for under these modifiers."""
+        return self.types_of(spec_type, m)[0]
+
+    def types_of(self, spec_type: str, m: Mods) -> tuple[ScalarType, ...]:
+        """The types of the elements of a group, of which there are several; otherwise one type."""
         if m.get(spec_type):
-            return SCALAR_TYPES[m[spec_type]]
+            return (SCALAR_TYPES[m[spec_type]],)
         if spec_type in SCALAR_TYPES:
-            return SCALAR_TYPES[spec_type]
-        return SCALAR_TYPES[getattr(self, spec_type)(m)]
+            return (SCALAR_TYPES[spec_type],)
+        return tuple(SCALAR_TYPES[word] for word in getattr(self, spec_type)(m).split())
 
     def count_of(self, spec_count: str, m: Mods) -> int:
         """How many registers a brace group has; 0 for a plain operand."""
@@ -376,6 +448,10 @@ class Instruction:
     def fragments(self, m: Mods, target: Target) -> tuple[tuple[str, Fragment], ...]:
         """The register fragments of the operands, with what each is, for ``ptxsim isa``."""
         return ()
+
+    def tolerance(self, m: Mods) -> Tolerance | None:
+        """How far machines may differ from the result under these modifiers; None: not a bit."""
+        return None
 
     def memory_order(self, m: Mods) -> MemoryOrder:
         """How it takes part in the memory model; weak if it says nothing."""
@@ -447,6 +523,16 @@ class Pure(Instruction):
         return b.pure(self.evaluate(b.mods))
 
 
+#: The record that stands for an instruction that is not executed; no text can name it.
+STAND_IN: Final = "unsupported"
+
+#: Mnemonics that end in ``sync``, which may stand behind other modifiers (measured).
+_LATE_SYNC: Final = frozenset({"elect", "match", "redux", "shfl", "vote"})
+
+#: The parts of the longest mnemonic (``multimem.cp.reduce.async.bulk``).
+_LONGEST: Final = 5
+
+
 class Registry:
     """All records by mnemonic; a mnemonic may have several (one per chapter of the ISA)."""
 
@@ -469,6 +555,30 @@ class Registry:
     def names(self) -> list[str]:
         return sorted(self._records)
 
+    @staticmethod
+    def canonical(opcode: tuple[str, ...]) -> tuple[str, ...]:
+        """The opcode with the parts of its mnemonic in front; sync may stand twice.
+
+        >>> Registry.canonical(("match", "b32", "sync", "any"))
+        ('match', 'any', 'sync', 'b32')
+        """
+        if opcode[0] not in _LATE_SYNC or "sync" not in opcode[1:]:
+            return opcode
+        head = [w for w in opcode if w in ("any", "all")][:1] if opcode[0] == "match" else []
+        rest = [w for w in opcode[1:] if w != "sync" and w not in head]
+        return (opcode[0], *head, "sync", *rest)
+
+    def mnemonic(self, opcode: tuple[str, ...]) -> str | None:
+        """The mnemonic that a dotted opcode begins with, or None if the ISA has none.
+
+        It is the longest prefix that has a record: ``cp.async.bulk`` is not ``cp.async``.
+        """
+        for length in range(min(len(opcode), _LONGEST), 0, -1):
+            name = ".".join(opcode[:length])
+            if name in self._records and name != STAND_IN:
+                return name
+        return None
+
     def records(self) -> Iterator[Instruction]:
         for name in self.names():
             yield from self._records[name]
@@ -488,6 +598,8 @@ def instruction(name: str, *, isa: str, floor: str = "") -> Callable[[_R], _R]:
     def add(cls: _R) -> _R:
         cls.name = name
         cls.isa = isa
+        for form in cls.forms:
+            form.unsupported = form.unsupported or cls.unsupported
         if floor:
             cls.floor = Floor.parse(floor)
         registry.add(cls())

@@ -135,7 +135,7 @@ class ShflSync(_Shuffle, MaskedCollective):
     forms = (Form(_MODES, "=d.type|p, a.type, b.b32, c.b32, mask.u32"),)
 
 
-@instruction("shfl", isa=_SECTION + "shfl (deprecated)", floor="3.0-6.3/sm_70+sm_30")
+@instruction("shfl", isa=_SECTION + "shfl (deprecated)", floor="3.0-6.3:70+sm_30")
 class Shfl(_Shuffle):
     """The form without a mask (up to sm_6x)."""
 

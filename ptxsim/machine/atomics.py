@@ -3,6 +3,7 @@
 Lanes that meet at an address are served in the order of the schedule (lane order, or reversed).
 They are sorted by address; then the k-th lanes of all addresses are served together, round after
 round.  Associative operations on integers use a segmented scan instead when many lanes meet.
+Words of 128 bits are rows of two 64-bit words here.
 """
 
 from __future__ import annotations
@@ -44,9 +45,10 @@ def apply(
 ) -> Array:
     """The value that each lane saw; zero where ``mask`` is false."""
     wave = group.wave
+    wide = access.size == 16
     if address.shape[0] == 1 and group.n > 1:
         address = np.broadcast_to(address, (group.n,))
-    out = np.zeros(group.n, np.dtype(f"u{access.size}"))
+    out = np.zeros((group.n, 2), np.uint64) if wide else np.zeros(group.n, f"u{access.size}")
     unknown, group.storing = group.storing or [], None
     group.loaded = None
     for p in places(group, access, address, mask, write=True):
@@ -59,16 +61,20 @@ def apply(
             shadows[1][p.at[:, None] + np.arange(access.size)] = 0xFF
         if wave.watch is not None:
             wave.watch.atomic(group, access, p)
-        values = [_acting(group.full(v), p) for v in operands]
-        old = _serve(
-            views[access.size], p.at // access.size, operation, values, scan, wave.reversed
-        )
+        values = [_acting(group.full(v).T, p) for v in operands]
+        view = _pairs(views[8]) if wide else views[access.size]
+        old = _serve(view, p.at // access.size, operation, values, scan, wave.reversed)
         if p.lanes is None:
             out = old
         else:
             out[p.lanes] = old
     wave.memory.version += 1
-    return out
+    return out.T
+
+
+def _pairs(words: Array) -> Array:
+    """Memory as words of 128 bits."""
+    return words[: len(words) // 2 * 2].reshape(-1, 2)
 
 
 def _acting(value: Array, p: Place) -> Array:
@@ -107,7 +113,7 @@ def _serve(
         elif scan in _SCANS and rounds > 8:
             old = _scanned(view, at, values[0], first, starts, counts, scan)
         else:
-            old = np.empty(n, view.dtype)
+            old = np.empty((n, *view.shape[1:]), view.dtype)
             for k in range(rounds):
                 now = starts[counts > k] + k
                 seen = view[at[now]]

@@ -251,6 +251,14 @@ def _report(
     if origin.class_ == "mask-mismatch":
         _report_absent(group, origin, bad, site, part)
         return
+    if origin.class_ == "undefined-result":
+        use = f"'{site.text}' at line {site.line} uses the result"
+        group.finding(
+            origin.class_, f"'{origin.site.text}' {origin.name}; {use}",
+            origin.site, bad, help="make sure of the operand first, or do not use the result",
+            other_line=site.line, other_column=site.column, **part,
+        )  # fmt: skip
+        return
     where, values = _where(group, origin, bad)
     use = f"'{site.text}' at line {site.line} uses it"
     if origin.site is site:
@@ -353,15 +361,16 @@ def follow_atomic(
         shadows = wave.shared_written
     if shadows is None:
         return
-    view = shadows[access.size]
-    at = p.at // access.size
-    view[at] = view.dtype.type((1 << 8 * access.size) - 1)
-    if p.space == "undefined":
-        return
-    for bits, origin in found:
-        lost = _of_lanes(touched([bits]), p)
-        view[at[np.broadcast_to(lost, at.shape)]] = 0
-        store_unknown(group, p, at, access.size, lost, _of_lanes(origin, p))
+    word = min(access.size, 8)
+    view = shadows[word]
+    for at in (p.at // word + k for k in range(access.size // word)):
+        view[at] = view.dtype.type((1 << 8 * word) - 1)
+        if p.space == "undefined":
+            continue
+        for bits, origin in found:
+            lost = _of_lanes(touched([bits]), p)
+            view[at[np.broadcast_to(lost, at.shape)]] = 0
+            store_unknown(group, p, at, word, lost, _of_lanes(origin, p))
 
 
 def _of_lanes(value: Array, p: Place) -> Array:

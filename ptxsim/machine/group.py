@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..isa.definedness import everywhere
 from ..isa.protocol import Array, BoolArray, Registers, Site, Unknown
 from ..numerics.bits import pack_lanes
 from ..windows import LOCAL_SIZE, LOCAL_WINDOW, SHARED_SIZE, SHARED_WINDOW
@@ -299,6 +300,15 @@ class Group:
         self.wave.origins.known[number].give(self.lanes[lanes], given[lanes], self.wave.size)
         bits = np.where(lanes, np.uint32(0xFFFFFFFF), np.uint32(0))
         return bits, np.array([number], np.int32)
+
+    def undefined_result(
+        self, lanes: BoolArray, bits: int, site: Site, fault: str
+    ) -> Unknown | None:
+        """The undefined bits of results that the ISA does not define."""
+        if not self.wave.checked:
+            return None
+        number = self.wave.origins.result(site, fault)
+        return everywhere(lanes, bits), np.array([number], np.int32)
 
     def take_loaded(self) -> list[Unknown | None] | None:
         """The undefined bits of what the last load read; None if there were none."""

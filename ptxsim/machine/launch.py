@@ -12,6 +12,7 @@ import numpy as np
 from ..isa.protocol import Array
 from ..program import Link, Program, compile_program
 from ..resolve.typed import Symbol, TypedModule
+from ..targets import Target
 from ..windows import CODE_BASE
 from .async_copies import AsyncCopies
 from .builtins import Heap
@@ -209,6 +210,7 @@ def run(record: LaunchRecord, sink: FindingSink) -> Outcome:
                     "clock": clock, "heap": heap, "printf": outcome.printf,
                     "async_copies": AsyncCopies(early), "bulk_copies": BulkCopies(early),
                     "mbarriers": Mbarriers(),
+                    "shared_unit": _shared_unit(module.target),
                 }  # fmt: skip
                 wave = Wave(
                     program, geometry, ctas, memory, sink, services,
@@ -270,6 +272,11 @@ def _cluster_of(g: Geometry, ctas: Array) -> Array:
     wide, high = g.grid[0] // g.cluster[0], g.grid[1] // g.cluster[1]
     cluster: Array = a + wide * (b + high * c)
     return cluster
+
+
+def _shared_unit(target: Target) -> int:
+    """In what shared memory is allocated (PTX ISA 9.1, Special Registers: %total_smem_size)."""
+    return 256 if 30 <= target.number < 80 else 128
 
 
 class _Clock:

@@ -34,6 +34,8 @@ class Geometry:
     block: Dimensions
     cluster: Dimensions = (1, 1, 1)
     dynamic_shared: int = 0
+    #: whether the launch or the kernel names the cluster's shape, be it one CTA
+    explicit_cluster: bool = False
 
     @property
     def threads(self) -> int:
@@ -261,7 +263,7 @@ class Wave:
         if name == "cluster_nctarank":
             return _one(g.cluster[0] * g.cluster[1] * g.cluster[2]), True
         if name == "is_explicit_cluster":
-            return np.array([g.cluster != (1, 1, 1)]), True
+            return np.array([g.explicit_cluster]), True
         if name == "laneid":
             return _u32(lane & 31), True
         if name == "warpid":
@@ -272,7 +274,8 @@ class Wave:
             masks = {"eq": bit, "lt": below, "le": below | bit, "ge": ~below, "gt": ~(below | bit)}
             return masks[name[9:]], True
         if name in ("total_smem_size", "aggr_smem_size"):
-            return _one(-(-self.shared_size // 128) * 128), True
+            unit = self.service("shared_unit")
+            return _one(-(-self.shared_size // unit) * unit), True
         if name == "dynamic_smem_size":
             return _one(g.dynamic_shared), True
         if name in (

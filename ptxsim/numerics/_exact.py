@@ -80,10 +80,13 @@ def round_pack(
     mantissa = fmt.mantissa_bits
     biased = a.exponent + I64(fmt.bias)
     below = np.maximum(I64(1) - biased, I64(0))
-    gone = below > I64(mantissa + 1)
     # One bit of headroom keeps every shift below 64; the lost bit stays as a sticky bit.
     significand = (a.significand >> _ONE) | (a.significand & _ONE)
-    significand = select(gone, (significand != 0).astype(U64), significand)
+    deeper = np.maximum(below - I64(mantissa + 1), I64(0))
+    if rounding == "rs":  # random bits reach further down than a sticky bit tells
+        significand = significand >> np.minimum(deeper, I64(63)).astype(U64)
+    else:
+        significand = select(deeper != 0, (significand != 0).astype(U64), significand)
     shift = (I64(62 - mantissa) + np.minimum(below, I64(mantissa + 1))).astype(U64)
     kept = significand >> shift
     rest = significand & ((_ONE << shift) - _ONE)

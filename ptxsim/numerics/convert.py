@@ -41,9 +41,11 @@ from .formats import (
 __all__ = [
     "float_to_float",
     "float_to_int",
+    "from_double",
     "int_to_float",
     "int_to_int",
     "round_to_integral",
+    "to_double",
 ]
 
 U32 = np.uint32
@@ -104,7 +106,7 @@ def int_to_float(
         real: Bits = value.astype(np.float32 if fmt is F32 else np.float64).view(fmt.dtype)
         return real
     if width < 64:
-        return _from_double(value.astype(np.float64), fmt, rounding, saturated=False)
+        return from_double(value.astype(np.float64), fmt, rounding, saturated=False)
     bits = value.view(U64)
     sign = (bits >> U64(63)) if signed else np.zeros_like(bits)
     magnitude = (bits ^ (U64(0) - sign)) + sign
@@ -217,9 +219,10 @@ def float_to_float(
     if plain and source is F32 and (target is F16 or target is BF16):
         return pack_half(a.view(np.float32), target)
     if plain and target is F32 and (source is F16 or source is BF16):
-        return canonical(widen_half(a, source), target)
+        widened = canonical(widen_half(a, source), target)
+        return flush(widened, target) if ftz else widened
     value = _clamp(to_double(a, source), sat, relu)
-    bits = _from_double(value, target, rounding, satfinite, random, random_bits)
+    bits = from_double(value, target, rounding, satfinite, random, random_bits)
     return flush(bits, target) if ftz and target is F32 else bits
 
 
@@ -230,7 +233,7 @@ def _clamp(value: Floats, sat: bool, to_relu: bool) -> Floats:
     return relu(value) if to_relu else value
 
 
-def _from_double(
+def from_double(
     value: Floats,
     fmt: Format,
     rounding: Rounding,

@@ -453,6 +453,15 @@ class InstructionBinder:
 
         return unknown
 
+    def elements_of(self, value: object) -> list[Register]:
+        """The registers in a brace group."""
+        elements = value.elements if isinstance(value, RegisterGroup) else ()
+        return [e for e in elements if isinstance(e, Register)]
+
+    def width_of(self, place: int) -> int:
+        """The bits of a declared register."""
+        return self.places.function.registers[place].type.bits
+
     def marks(self, name: str) -> list[Callable[[Any, Unknown | None, BoolArray | None], None]]:
         """Functions that say which bits of the elements of a destination are undefined."""
         type_ = self._type(self._specs[name])

@@ -28,6 +28,7 @@ from .definedness import (
     bind_definedness,
     bind_guard,
     bind_receipt,
+    bind_repeated,
 )
 from .flow import Node, block_order, liveness, maybe_undefined
 from .model import Block, Counted, GuardUse, InstructionSite, Link, Program, Routine
@@ -384,10 +385,11 @@ class _Steps:
         before = list(b.before)
         effects, results = bind_definedness(b)
         effects = [*b.before[len(before) :], *effects]
-        after = [*b.after, *([bind_receipt(b)] if record.receives else ())]
+        twice = bind_repeated(b)
+        after = [*b.after, *([bind_receipt(b)] if record.receives else ()), *twice]
         self.steps += [*before, *middle, *after]
         self.tracked += [*before, *effects, *middle, *results, *after]
-        if record.receives or record.loses:
+        if record.receives or record.loses or twice:
             self._stretch()
 
     def observe_guard(self, b: InstructionBinder) -> None:

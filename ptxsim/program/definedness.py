@@ -7,6 +7,7 @@ the first one on every instruction is preceded by its part of this module.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,7 @@ __all__ = [
     "bind_definedness",
     "bind_guard",
     "bind_receipt",
+    "bind_repeated",
     "merged_origin",
 ]
 
@@ -36,7 +38,8 @@ _PACKED = {"f16x2": 2, "bf16x2": 2, "f32x2": 2, "u16x2": 2, "s16x2": 2, "u8x4": 
 
 @dataclass(slots=True)
 class Origin:
-    """Where undefined bits came from: a register, a load from memory of a space, or a shuffle."""
+    """Where undefined bits came from: a register, a load from memory of a space, a shuffle, or an
+    instruction that the ISA gives no result."""
 
     class_: str
     name: str
@@ -82,6 +85,10 @@ class Origins:
     def absent(self, site: Site) -> int:
         """A shuffle that reads lanes which do not take part."""
         return self._of("mask-mismatch", "", site)
+
+    def result(self, site: Site, fault: str) -> int:
+        """An instruction that has no result for the sources it met."""
+        return self._of("undefined-result", fault, site)
 
     def _of(self, class_: str, name: str, site: Site) -> int:
         key = (class_, id(site))
@@ -186,6 +193,28 @@ def bind_receipt(b: InstructionBinder) -> Step:
             mark(g, unknown, mask)
 
     return receive
+
+
+def bind_repeated(b: InstructionBinder) -> list[Step]:
+    """Behind an instruction that names registers twice in a vector destination: they are undefined
+    (PTX ISA 9.1, Vectors as Operands)."""
+    i = b.instruction
+    groups = [i.operands.get(s.name) for s in i.form.operands if s.written and s.count]
+    counts = Counter(e.index for g in groups for e in b.elements_of(g))
+    repeated = [place for place, count in counts.items() if count > 1]
+    if not repeated:
+        return []
+    guard, site = b.guard(), b.site
+    widths = [b.width_of(place) for place in repeated]
+
+    def lose(r: Registers, g: Any) -> None:
+        mask = g.mask(guard(r))
+        lanes = np.ones(g.n, bool) if mask is None else np.broadcast_to(mask, (g.n,))
+        fault = "names a register twice in its vector destination"
+        for place, width in zip(repeated, widths, strict=True):
+            g.mark(place, g.undefined_result(lanes, width, site, fault), mask)
+
+    return [lose]
 
 
 def _discard(r: Registers, g: Any) -> None:

@@ -30,6 +30,8 @@ def syntax_line(name: str, form: Form) -> str:
 
 
 def _operand(spec: OperandSpec) -> str:
+    if spec.kind == "parts":
+        return "[" + ", ".join(_operand(part) for part in spec.parts) + "]"
     text = f"[{spec.name}]" if spec.kind == "address" else spec.name
     if spec.count:
         text = "{" + text + ", ...}"

@@ -120,21 +120,37 @@ def _bind(
     if spec.kind == "raw":
         out[spec.name] = _raw(spec.name, operand, scope)
         return
-    type_ = record.type_of(spec.type, m)
+    if spec.kind == "parts":
+        _bind_parts(record, spec, m, operand, scope, out)
+        return
+    types = record.types_of(spec.type, m)
     count = record.count_of(spec.count, m)
+    type_ = types[0]
+    if count and len(types) == 1:
+        types = types * count
+    if spec.padded:
+        types = _padded(types, operand)
+    several = count or len(types) > 1
     if spec.pair and isinstance(operand, ast.Pair):
-        first = _value(spec, type_, operand.first, scope)
+        first: OperandValue
+        if several:
+            first = _group(spec, types, operand.first, scope)
+        else:
+            first = _value(spec, type_, operand.first, scope)
         second = _value(_PREDICATE, _PRED, operand.second, scope)
-        assert isinstance(first, Register | Sink) and isinstance(second, Register | Sink)
-        if isinstance(second, Sink) and (isinstance(first, Sink) or spec.paired):
-            what = "the predicate is" if spec.paired else "both destinations are"
-            raise Mismatch(f"{what} the sink '_'", operand.span)
+        assert isinstance(first, Register | Sink | RegisterGroup)
+        assert isinstance(second, Register | Sink)
+        if isinstance(second, Sink):
+            if several or spec.paired:
+                raise Mismatch("the sink '_' is not legal as the predicate here", operand.span)
+            if isinstance(first, Sink):
+                raise Mismatch("both destinations are the sink '_'", operand.span)
         out[spec.name] = PredicatePair(first, second)
         return
     if spec.paired:
         raise Mismatch(f"operand {spec.name} is a pair '{spec.name}|p'", operand.span)
-    if count:
-        out[spec.name] = _group(spec, type_, count, operand, scope)
+    if several:
+        out[spec.name] = _group(spec, types, operand, scope)
         return
     if isinstance(operand, ast.Vector) and len(operand.elements) == 1:
         operand = operand.elements[0]
@@ -147,9 +163,73 @@ _PRED = ScalarType("pred", "p", 1)
 _PREDICATE = OperandSpec("p", "value", "pred", written=True, read=False, sink=True)
 
 
+def _bind_parts(
+    record: Instruction,
+    spec: OperandSpec,
+    m: Mods,
+    operand: ast.Operand,
+    scope: Scope,
+    out: dict[str, OperandValue],
+) -> None:
+    """The operands between one pair of brackets, each under its own name."""
+    if not isinstance(operand, ast.Address):
+        raise Mismatch("an address [...] is expected here", operand.span)
+    specs = spec.parts
+    if len(operand.parts) < len(specs):
+        specs = tuple(s for s in specs if not s.optional)
+    if len(operand.parts) != len(specs):
+        names = ", ".join(s.name for s in specs)
+        raise Mismatch(f"[{names}] is expected here", operand.span)
+    for part, given in zip(specs, operand.parts, strict=True):
+        if part.kind == "address" or part.pointer:
+            if len(specs) > 1 and isinstance(given, ast.Binary):
+                raise Mismatch("no offset is legal here", given.span)
+            out[part.name] = address = _address_part(given, scope)
+            if part.pointer:
+                _check_pointer(part, record.type_of(part.type, m), address, given.span)
+        else:
+            _bind(record, part, m, given, scope, out)
+
+
+def _check_pointer(
+    spec: OperandSpec, type_: ScalarType, address: AddressOperand, span: Span
+) -> None:
+    base = address.base
+    if isinstance(base, Register) and base.type.bits == type_.bits:
+        return
+    raise Mismatch(f"operand {spec.name} is an address in a {type_.bits}-bit register", span)
+
+
+def _padded(types: tuple[ScalarType, ...], operand: ast.Operand) -> tuple[ScalarType, ...]:
+    """The types of as many elements as are given: coordinates of any geometry may be a .v4.
+
+    PTX ISA 9.1, tex.
+    """
+    given = len(operand.elements) if isinstance(operand, ast.Vector) else 0
+    extra = given - len(types) if given in (2, 4) else 0
+    return types + types[-1:] * max(extra, 0)
+
+
+def _reference(
+    spec: OperandSpec, type_: ScalarType, operand: ast.Operand, scope: Scope
+) -> OperandValue:
+    """A texture, sampler or surface: a variable of that type, or a register that holds its handle.
+
+    PTX ISA 9.1, Texture, Sampler and Surface Types.
+    """
+    if isinstance(operand, ast.Name | ast.Member):
+        found = _named(operand, scope)
+        if isinstance(found, Symbol) and found.type.name == type_.name:
+            return SymbolAddress(found)
+        if isinstance(found, Register) and found.type.bits == 64 and found.type.kind in "bus":
+            return found
+    raise Mismatch(f"operand {spec.name} is a {type_} variable or a 64-bit register", operand.span)
+
+
 def _group(
-    spec: OperandSpec, type_: ScalarType, count: int, operand: ast.Operand, scope: Scope
+    spec: OperandSpec, types: tuple[ScalarType, ...], operand: ast.Operand, scope: Scope
 ) -> RegisterGroup:
+    count, type_ = len(types), types[0]
     elements: tuple[ast.Operand, ...]
     if isinstance(operand, ast.Name):
         entity = scope.find(operand.text)
@@ -159,7 +239,7 @@ def _group(
                     f"'{entity.name}' has {len(entity.elements)} elements, {count} are needed",
                     operand.span,
                 )
-            for register in entity.elements:
+            for type_, register in zip(types, entity.elements, strict=True):
                 _check_register(spec, type_, register, operand.span)
             return RegisterGroup(entity.elements)
         special = [SPECIAL_REGISTERS.get(f"{operand.text[1:]}.{c}") for c in "xyzw"[:count]]
@@ -181,7 +261,7 @@ def _group(
             f"{count} registers are needed in the group, {len(elements)} given", operand.span
         )
     try:
-        return _elements(spec, type_, elements, operand.span, scope)
+        return _elements(spec, types, elements, operand.span, scope)
     except Mismatch as error:  # the form is more likely meant than one without a group
         error.score += 0.5
         raise
@@ -189,22 +269,24 @@ def _group(
 
 def _elements(
     spec: OperandSpec,
-    type_: ScalarType,
+    types: tuple[ScalarType, ...],
     elements: tuple[ast.Operand, ...],
     span: Span,
     scope: Scope,
 ) -> RegisterGroup:
     if all(isinstance(e, ast.Name) and e.text == "_" for e in elements):
         raise Mismatch("every element of the group is the sink '_'", span)
-    declared, type_ = type_, _joined(type_, elements, scope)
+    joined = types
+    if len(set(types)) == 1:
+        joined = (_joined(types[0], elements, scope),) * len(types)
     values = []
     # beside registers of pairs of halves a constant is a pattern of bits (measured)
-    pairs = type_.name in ("f16x2", "bf16x2") and not spec.written
-    bits = ScalarType("b32", "b", 32) if pairs else type_
+    pairs = joined[0].name in ("f16x2", "bf16x2") and not spec.written
     mixed = any(isinstance(e, ast.Name) for e in elements)
-    for element in elements:
-        plain = isinstance(element, ast.IntLiteral) and mixed
-        wanted = declared if _is_float(element) else bits if plain else type_
+    for declared, type_, element in zip(types, joined, elements, strict=True):
+        wanted = declared if _is_float(element) else type_
+        if pairs and mixed and isinstance(element, ast.IntLiteral):
+            wanted = SCALAR_TYPES["b32"]
         value = _value(spec, wanted, element, scope)
         if not isinstance(value, Register | Constant | Sink | SpecialRegister):
             raise Mismatch("an address cannot be an element of a group", element.span)
@@ -259,6 +341,8 @@ def _may_neighbour(a: str, b: str) -> bool:
 def _value(
     spec: OperandSpec, type_: ScalarType, operand: ast.Operand, scope: Scope
 ) -> OperandValue:
+    if type_.kind == "o":
+        return _reference(spec, type_, operand, scope)
     if isinstance(operand, ast.Name | ast.Member):
         name = operand.text if isinstance(operand, ast.Name) else f"{operand.base}.{operand.field}"
         if name == "_":
@@ -359,12 +443,9 @@ def _check_register(spec: OperandSpec, type_: ScalarType, register: Register, sp
             )
         return
     fits = have.bits == type_.bits or (type_.bits < 8 and have.bits == 8)
-    relaxed = spec.relaxed and type_.kind != "a"
-    # a float is held by a wider register without a type of its own, not by a wider integer
-    if relaxed and have.bits > type_.bits and (type_.kind != "f" or have.kind == "b"):
-        fits = True
-    if relaxed and type_.bits == 8 and have.bits >= 8:
-        fits = True
+    if spec.relaxed and have.bits > type_.bits:
+        # a float may lie in a wider untyped register, an alternate or packed one may not (measured)
+        fits = type_.kind in "bus" or (type_.kind == "f" and have.kind == "b")
     if not fits:
         raise Mismatch(
             f"operand {spec.name} is {type_} ({type_.bits} bits), but '{register.name}' is declared"

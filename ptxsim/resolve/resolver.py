@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from ..diagnostics import Diagnostic, Source, Span, did_you_mean
 from ..errors import PtxError
-from ..isa import inventory
-from ..isa.record import Form, FormMismatch, Instruction, Mods, registry
+from ..isa.record import STAND_IN, Form, FormMismatch, Instruction, Mods, registry
 from ..syntax import ast
 from ..targets import PTX_VERSIONS, TARGETS, Floor, Target, parse_target
 from ..types import SCALAR_TYPES, ScalarType
@@ -29,10 +28,11 @@ from .declarations import (
 )
 from .initializers import initial_bytes
 from .operands import CARRY_FLAG, Mismatch, bind_operands
-from .rules import broken_rule, special_floors
+from .rules import broken_rule, operand_floors
 from .scope import CallTable, Log, Scope, VectorRegister
 from .selectors import detach_selectors
 from .typed import (
+    AddressOperand,
     CallOperand,
     FunctionRef,
     LabelRef,
@@ -98,6 +98,15 @@ class _Body:
     instructions: list[TypedInstruction] = field(default_factory=list)
     unsupported: dict[int, Diagnostic] = field(default_factory=dict)
     labels: dict[str, int] = field(default_factory=dict)
+    #: the function's own parameters and results; other .param variables are those of calls
+    own: tuple[object, ...] = ()
+
+    def of_a_call(self, address: object) -> bool:
+        """Whether an address is that of a parameter or result of a call."""
+        if not isinstance(address, AddressOperand) or not isinstance(address.base, Symbol):
+            return False
+        symbol = address.base
+        return symbol.space == "param" and all(symbol is not own for own in self.own)
 
 
 def resolve(module: ast.Module, source: Source, target: str | None = None) -> TypedModule:
@@ -448,6 +457,7 @@ class _Resolver:
         parameters = tuple(
             self._parameter(p, area, body, scope, input=True) for p in node.parameters
         )
+        body.own = (*results, *parameters)
         independent = "texmode_independent" in self.target_options
         self._report(parameter_faults(node, independent))
         limit = parameter_limit(self.version)
@@ -467,7 +477,8 @@ class _Resolver:
         known = self.functions.get(node.name)
         if known is None:
             self.linkage[node.name] = node.linkage
-            self.top.declare(node.name, FunctionRef(node.name), node.name_span, self.log)
+            ref = FunctionRef(node.name, node.kind == "entry")
+            self.top.declare(node.name, ref, node.name_span, self.log)
         elif known.instructions is not None and node.body is not None:
             self.log.error("PTX102", f"'{node.name}' already has a body", node.name_span)
         function = TypedFunction(
@@ -673,6 +684,11 @@ class _Resolver:
                 notes = (("declared here", fault[1]),) if fault[1] else ()
                 self.log.error("PTX111", fault[0], node.span, notes=notes)
                 return
+        if guard is not None and body.of_a_call(operands.get("a")):
+            self.log.error(
+                "PTX111", f"'{record.name}' of a parameter of a call cannot have a guard", node.span
+            )
+            return
         body.instructions.append(
             TypedInstruction(
                 record,
@@ -692,17 +708,17 @@ class _Resolver:
         opcode = node.opcode
         if opcode in self.known:
             return self.known[opcode]
-        opcode = inventory.canonical(opcode)
-        name = inventory.mnemonic(opcode)
+        opcode = registry.canonical(opcode)
+        name = registry.mnemonic(opcode)
         if name is None:
-            names = set(registry.names()) | inventory.MNEMONICS
+            names = registry.names()
+            family = any(known.startswith(f"{opcode[0]}.") for known in names)
+            text = ".".join(opcode[: 1 + family])
             self.log.error(
-                "PTX103", f"unknown instruction '{opcode[0]}'", node.opcode_span,
+                "PTX103", f"unknown instruction '{text}'", node.opcode_span,
                 did_you_mean(".".join(opcode[:2]), names) or did_you_mean(opcode[0], names),
             )  # fmt: skip
             return None
-        if name not in registry:
-            return []
         words = opcode[name.count(".") + 1 :]
         found: list[tuple[Instruction, Form, Mods]] = []
         best: FormMismatch | None = None
@@ -737,9 +753,6 @@ class _Resolver:
         candidates = self._candidates(node)
         if candidates is None:
             return None
-        if not candidates:
-            name = inventory.mnemonic(node.opcode)
-            return self._not_modelled(node, body, f"'{name}' is not modelled by ptxsim")
         best: Mismatch | None = None
         floor_problem = None
         for record, form, words in candidates:
@@ -750,11 +763,14 @@ class _Resolver:
                 if best is None or error.score > best.score:
                     best = error
                 continue
-            problem = self._floor(record, form, m) or self._unmet(record, special_floors(operands))
+            independent = "texmode_independent" in self.target_options
+            problem = self._floor(record, form, m) or self._unmet(
+                record, operand_floors(form, operands, independent)
+            )
             if problem is not None:
-                floor_problem = problem
+                floor_problem = floor_problem or problem
                 continue
-            broken = broken_rule(record, m, operands)
+            broken = broken_rule(record, form, m, operands)
             if broken is not None:
                 best = Mismatch(f"operand {broken[0]}: {broken[1]}", node.span, len(operands))
                 continue
@@ -805,7 +821,7 @@ class _Resolver:
         d = Diagnostic("PTX400", reason, node.opcode_span)
         self.unsupported.append(d)
         body.unsupported[len(body.instructions)] = d
-        record = registry["unsupported"][0]
+        record = registry[STAND_IN][0]
         form = record.forms[0]
         body.instructions.append(
             TypedInstruction(
@@ -863,7 +879,9 @@ class InstructionChecker:
     def variable(self, name: str, space: str, type_: str, count: int, align: int) -> None:
         """Declare a variable or parameter; ``count`` 0 is an array of unknown extent."""
         scalar = SCALAR_TYPES[type_]
-        self._scope.names[name] = Symbol(name, space, scalar, scalar.size * count, align)
+        symbol = Symbol(name, space, scalar, scalar.size * count, align)
+        self._scope.names[name] = symbol
+        self._body.own = (*self._body.own, symbol)
 
     def label(self, name: str) -> None:
         """Declare a label."""

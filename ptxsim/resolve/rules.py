@@ -8,20 +8,32 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from ..isa.record import Instruction, Mods
+from ..isa.record import Form, Instruction, Mods
 from ..isa.special_registers import SPECIAL_REGISTERS
-from ..targets import Floor
+from ..targets import ANY, Floor
+from ..types import SCALAR_TYPES
 from .typed import (
     AddressOperand,
+    CallOperand,
     Constant,
+    FunctionRef,
     OperandValue,
+    PredicatePair,
+    Register,
     RegisterGroup,
     SpecialRegister,
     Symbol,
     SymbolAddress,
 )
 
-__all__ = ["broken_rule", "special_floors"]
+__all__ = ["broken_rule", "operand_floors"]
+
+#: References in registers, in the unified mode of textures (measured).
+_HANDLES = Floor.parse("3.1")
+
+#: Addresses of functions and indirect calls (measured).
+_FUNCTIONS = Floor.parse("2.1")
+_ENTRIES = Floor.parse("3.1+sm_35")
 
 #: The instructions that read special registers (PTX ISA, Special Registers; measured).
 _READS_SPECIAL = frozenset({"mov", "cvt"})
@@ -35,24 +47,33 @@ _NOT_CONSTANT = {
 
 
 def broken_rule(
-    record: Instruction, m: Mods, operands: Mapping[str, OperandValue]
+    record: Instruction, form: Form, m: Mods, operands: Mapping[str, OperandValue]
 ) -> tuple[str, str] | None:
     """The name of an operand that the instruction does not take and the reason, or None."""
     for name, value in operands.items():
         reason = None
-        if isinstance(value, SymbolAddress):
-            reason = _symbol(record, m, value)
-        elif isinstance(value, SpecialRegister):
+        if isinstance(value, SpecialRegister):
             reason = _special(record, m, value)
         elif isinstance(value, AddressOperand):
             reason = _space(record, m, value)
         elif isinstance(value, Constant):
             reason = record.check_constant(name, value.bits, m)
+        elif isinstance(value, SymbolAddress) and not _is_reference(form, name):
+            reason = record.check_symbol(name, value.symbol.space, m)
         elif isinstance(value, RegisterGroup):
             reason = _elements(record, m, name, value)
         if reason is not None:
             return name, reason
     return None
+
+
+def _is_reference(form: Form, name: str) -> bool:
+    """Whether an operand is a texture, sampler or surface."""
+    return any(
+        part.name == name and part.type in SCALAR_TYPES and SCALAR_TYPES[part.type].kind == "o"
+        for spec in form.operands
+        for part in spec.parts
+    )
 
 
 def _elements(record: Instruction, m: Mods, name: str, group: RegisterGroup) -> str | None:
@@ -71,9 +92,24 @@ def _elements(record: Instruction, m: Mods, name: str, group: RegisterGroup) -> 
     return None
 
 
-def special_floors(operands: Mapping[str, OperandValue]) -> Iterator[tuple[str, Floor]]:
-    """The floors of the special registers among the operands, each with the register's name."""
+def operand_floors(
+    form: Form, operands: Mapping[str, OperandValue], independent: bool
+) -> Iterator[tuple[str, Floor]]:
+    """The floors that the operands as they are written bring, each with what brings it.
+
+    ``independent`` says that textures and samplers are independent (``texmode_independent``).
+    """
+    for spec in form.operands:
+        value = operands.get(spec.name)
+        if spec.pair_floor is not ANY and isinstance(value, PredicatePair):
+            yield "a predicate destination", spec.pair_floor
+        if spec.kind == "parts" and isinstance(value, Register) and not independent:
+            yield "a handle in a register", _HANDLES
     for value in operands.values():
+        if isinstance(value, FunctionRef):
+            yield "the address of a function", _ENTRIES if value.entry else _FUNCTIONS
+        if isinstance(value, CallOperand) and isinstance(value.callee, Register):
+            yield "a callee in a register", _FUNCTIONS
         elements = value.elements if isinstance(value, RegisterGroup) else (value,)
         for element in elements:
             if isinstance(element, SpecialRegister):
@@ -90,13 +126,6 @@ def _special(record: Instruction, m: Mods, register: SpecialRegister) -> str | N
     if declared == 32 and m.type in ("b64", "u64", "s64"):
         return f"'%{register.name}' has 32 bits, but the instruction reads {m.type}"
     return None
-
-
-def _symbol(record: Instruction, m: Mods, value: SymbolAddress) -> str | None:
-    """Only moves and conversions of addresses take the name of a variable (measured)."""
-    if record.name == "mov" or (record.name == "cvta" and not m.to):
-        return None
-    return f"the address of '{value.symbol.name}' is only legal in mov and cvta; copy it first"
 
 
 def _space(record: Instruction, m: Mods, address: AddressOperand) -> str | None:

@@ -119,6 +119,7 @@ class FunctionRef:
     """A function or entry by name, used as a value or a callee."""
 
     name: str
+    entry: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,9 +136,9 @@ class RegisterGroup:
 
 @dataclass(frozen=True, slots=True)
 class PredicatePair:
-    """``d|p``: either part may be the sink."""
+    """``d|p``: either part may be the sink; the first may be a group."""
 
-    first: Register | Sink
+    first: Register | RegisterGroup | Sink
     second: Register | Sink
 
 

@@ -12,7 +12,10 @@ from collections.abc import Iterable
 
 __all__ = ["TAG_NAME", "instruction_tags", "line_starts", "without_comments"]
 
-_TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*.*?\*/|^\#[^\n]*|@@DWARF[^\n]*', re.S | re.M)
+#: What begins and does not end takes the rest of its line or text, so that any text is read once.
+_TOKEN = re.compile(
+    r'"(?:[^"\\\n]|\\.)*+"?|//[^\n]*|/\*.*?(?:\*/|\Z)|^\#[^\n]*|@@DWARF[^\n]*', re.S | re.M
+)
 #: What a tag may be called.
 TAG_NAME = re.compile("[a-z][a-z0-9_.-]*")
 #: Another comment may follow on the line, such as one that ignores a finding.

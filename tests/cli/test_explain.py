@@ -18,6 +18,7 @@ import pytest
 
 from ptxsim.cli import main
 from ptxsim.cli.judge import CODES as JUDGE_CODES
+from ptxsim.device.module import CODES as DRIVER_CODES
 from ptxsim.explanations import FAULT, OTHER, Explanation, explanations, find
 from ptxsim.report import FINDING_CODES
 from ptxsim.resolve.resolver import CODES as ASSEMBLY_CODES
@@ -26,8 +27,9 @@ from ptxsim.syntax._messages import CODES as SYNTAX_CODES
 #: Codes whose example does not show them yet; a code that does must be taken out.
 PENDING: set[str] = set()  # fmt: skip
 
-#: wgmma is not modelled, and nothing that is could show its rules.
-LATER: set[str] = {"PTX325"}
+#: wgmma is not modelled, and nothing that is could show its rules; the driver of a GPU speaks only
+#: where there is one, and PTX371 needs one that differs.
+LATER: set[str] = {"PTX325", "PTX190", "PTX371"}
 
 #: Findings about a whole launch, which belong to no line.
 NO_LINE = {"PTX302", "PTX370"}
@@ -55,7 +57,10 @@ def report(
         monkeypatch.setattr(sys, "stdin", io.StringIO(text))
         capsys.readouterr()
         code = main([*words, "--format", "json"])
-        answer = json.loads(capsys.readouterr().out)
+        out = capsys.readouterr().out
+        if code == 2 and not out:  # the command needs a GPU
+            return code, []
+        answer = json.loads(out)
         return code, answer["findings"] if e.class_ else answer["files"][0]["diagnostics"]
 
     return run
@@ -123,7 +128,13 @@ class TestTheCheckCanFail:
 
 class TestCodes:
     def test_every_code_in_use_is_explained_and_no_other(self) -> None:
-        used = {*FINDING_CODES.values(), *ASSEMBLY_CODES, *SYNTAX_CODES, *JUDGE_CODES}
+        used = {
+            *FINDING_CODES.values(),
+            *ASSEMBLY_CODES,
+            *SYNTAX_CODES,
+            *DRIVER_CODES,
+            *JUDGE_CODES,
+        }
         assert set(explanations()) == used
 
     def test_classes_are_those_of_findings(self) -> None:

@@ -180,7 +180,7 @@ class TestArguments:
             (["--tool", "lint"], "unknown tool 'lint'"),
             (["--schedule", "fair"], "unknown schedule 'fair'"),
             (["--jobs", "x"], "--jobs is a number"),
-            (["--backend", "gpu"], "backend 'gpu' is not available in this version"),
+            (["--backend", "gpu", "--schedules", "1"], "--schedules needs the simulator"),
             (["--backend", "tpu"], "backend 'tpu' is unknown"),
             (["--target", "sm_0"], "unknown target 'sm_0'"),
             (["--args", "absent.toml"], "cannot read absent.toml"),

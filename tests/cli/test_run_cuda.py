@@ -8,12 +8,18 @@ import sys
 import types
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from ptxsim.cli import main
-from ptxsim.cli.cuda import line_map, messages
+import ptxsim
+from ptxsim.agreement import Backend, simulator
+from ptxsim.cli import diff, main
+from ptxsim.cli.cuda import LineMap, messages
+from ptxsim.cli.main import make_parser
 from ptxsim.diagnostics import Severity, Source
+from ptxsim.syntax.line_table import LineTable
+from tests.device.sides import rewritten
 
 Capture = pytest.CaptureFixture[str]
 
@@ -158,6 +164,23 @@ class TestRun:
         assert main(["run", "k.cu"]) == 0
         assert "1 finding not shown: 1 ignored by comments" in capsys.readouterr().out
 
+    def test_what_was_inlined_stands_at_its_call(self, fake: Fake, capsys: Capture) -> None:
+        """The store belongs to a header, whose text lies beside the file."""
+        place = ".loc 2 3 1, function_name $f, inlined_at 1 5 5\n    st.global"
+        name = '.file 2 "h.cuh"\n.section .debug_str {\n$f: .b8 112, 117, 116, 0\n}\n'
+        fake(ptx=PTX.replace("st.global", place) + name)
+        Path("h.cuh").write_text("\n\np[i] = v;\n")
+        assert main(["run", "k.cu"]) == 1
+        lines = capsys.readouterr().out.splitlines()
+        assert lines[0].startswith("k.cu:5:5: error: oob-global: ")
+        assert lines[3:8] == [
+            "  source: h.cuh:3:1 in put",
+            "    3 | p[i] = v;",
+            "      | ^",
+            "  inlined at: k.cu:5:5",
+            "    5 |     y[i] = i;",
+        ]
+
     def test_heat_of_the_cuda_lines(self, fake: Fake) -> None:
         fake()
         assert main(["run", "k.cu", "--grid", "1", "--html", "k.html"]) == 0
@@ -219,6 +242,48 @@ class TestRun:
                                  ".target sm_80\n.visible .entry k() { ret; }\n")  # fmt: skip
         assert main(["run", "k.ptx"]) == 0
         assert capsys.readouterr().out == "k.ptx: 'k' on sm_90: clean\n"
+
+
+class TestDiff:
+    """``ptxsim diff FILE.cu``, with a simulator that differs in the place of a GPU."""
+
+    def diff(self, other: Backend, *options: str) -> int:
+        words = ["diff", "k.cu", "--arg", "y=u32[64]:undef", *options]
+        return diff.execute(make_parser().parse_args(words), other)
+
+    def test_a_difference_stands_in_the_cuda_text(self, fake: Fake, capsys: Capture) -> None:
+        fake()
+        other = rewritten(lambda t: t.replace("mad.lo.s32 %r3, %r1, 32", "mad.lo.s32 %r3, %r1, 16"))
+
+        def silent(*launch: Any) -> ptxsim.Report:
+            report = other(*launch)
+            report.findings = ()
+            return report
+
+        assert self.diff(silent, "--bisect", "--format", "concise") == 1
+        out = capsys.readouterr().out.splitlines()
+        assert out[0].startswith("k.cu:5:5: hardware-mismatch: ")
+        assert out[1].startswith("k.cu:4:5: hardware-mismatch: mad.lo.s32 is the first instruction")
+        assert out[2:] == ["k.cu: 'k' on sm_80: hardware-mismatch (2 errors)",
+                           "compared with the GPU: y"]  # fmt: skip
+
+    def test_recorded_and_compared(self, fake: Fake, capsys: Capture) -> None:
+        fake()
+        assert self.diff(simulator, "--record", "r.json") == 0
+        assert main(["diff", "k.cu", "--replay", "r.json"]) == 0
+        fake(ptx=PTX + "// another version\n")
+        assert main(["diff", "k.cu", "--replay", "r.json"]) == 2
+        told = capsys.readouterr().err
+        assert told == (
+            "ptxsim: r.json was recorded from another text than k.cu; what NVRTC makes of it may"
+            " have changed\n"
+        )
+
+    def test_a_line_of_it_is_no_place_for_registers(self, fake: Fake, capsys: Capture) -> None:
+        fake()
+        assert main(["diff", "k.cu", "--state", "5"]) == 2
+        assert "--state of CUDA C++ is 'exit'" in capsys.readouterr().err
+        assert self.diff(simulator, "--state", "exit") == 0
 
 
 class TestErrors:
@@ -307,16 +372,18 @@ class TestLineMap:
             "}", ".visible .entry k()", "add;",
             '.file 1 "a.cu"', '.file 2 "/x/b.h"',
         ])  # fmt: skip
-        places = line_map(ptx, "a.cu").places
+        lines = LineMap(LineTable(ptx), "a.cu")
         added = [n for n, line in enumerate(ptx.split("\n"), 1) if line == "add;"]
-        assert [places.get(n) for n in added] == [None, None, (5, 1), (6, 4), (6, 4), None]
+        assert [lines.place(n) for n in added] == [
+            (0, 0), (0, 0), (5, 1), (6, 4), (6, 4), (0, 0),
+        ]  # fmt: skip
 
     def test_names_beyond_ascii(self) -> None:
         ptx = '.loc 1 5 1\nadd;\n.file 1 "\\303\\251 \\"1\\".cu"\n'
-        assert line_map(ptx, 'é "1".cu').places[2] == (5, 1)
+        assert LineMap(LineTable(ptx), 'é "1".cu').place(2) == (5, 1)
 
     def test_words(self) -> None:
-        lines = line_map('.loc 1 5 1\nadd;\n.file 1 "a.cu"', "a.cu")
+        lines = LineMap(LineTable('.loc 1 5 1\nadd;\n.file 1 "a.cu"'), "a.cu")
         assert lines._words("at line 2 and line 7") == "at line 5 and PTX line 7"
 
 

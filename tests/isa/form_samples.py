@@ -64,12 +64,16 @@ def shapes(record: Instruction, form: Form, m: Mods) -> set[Shape]:
 
 
 def _shape(record: Instruction, spec: OperandSpec, m: Mods) -> tuple[str, int, int]:
+    if spec.kind == "parts":
+        inner = "".join(kind for kind, _, _ in (_shape(record, p, m) for p in spec.parts))
+        return f"[{inner}]", len(spec.parts), 0
     if spec.kind != "value":
         return spec.kind, 0, 0
-    type_ = record.type_of(spec.type, m)
-    bits = 0 if type_.kind == "p" else type_.bits
+    types = record.types_of(spec.type, m)
+    bits = 0 if types[0].kind == "p" else types[0].bits
     kind = "value" + spec.selector + ("-" if spec.signable else "")
-    return kind, record.count_of(spec.count, m), bits
+    count = record.count_of(spec.count, m) or (len(types) if len(types) > 1 else 0)
+    return kind + types[0].name * (types[0].kind == "o"), count, bits
 
 
 def _register(type_: ScalarType, number: int, relaxed: bool) -> str:
@@ -83,22 +87,55 @@ def _register(type_: ScalarType, number: int, relaxed: bool) -> str:
     return f"%{width}{number}"
 
 
+#: Constants to try where an operand must be one; the last is -1.
+_CONSTANTS = (16, 0, 1, 8, 24, 32, 128, 0xFFFFFFFF)
+_VARIABLES = {"texref": "tx", "surfref": "sf"}
+
+
+class _Numbers:
+    """Registers that have not been named yet."""
+
+    def __init__(self) -> None:
+        self.next = 1
+
+    def register(self, type_: ScalarType, relaxed: bool) -> str:
+        self.next += 1
+        limit = 15 if type_.bits in (1, 8, 128) else 79
+        return _register(type_, (self.next - 1) % limit, relaxed)
+
+
 def sample_text(record: Instruction, form: Form, words: tuple[str, ...], m: Mods) -> str | None:
     """The instruction as text, or None when an operand is not one that can be made up."""
-    operands = []
-    number = 1
-    for spec in _specs(form, m):
-        if spec.kind == "raw" or spec.constant or spec.selector:
-            return None
-        if spec.kind == "address":
-            operands.append("[%r1]" if m.space.startswith("shared") else "[%rd1]")
-            continue
-        type_ = record.type_of(spec.type, m)
-        count = record.count_of(spec.count, m)
-        names = [_register(type_, number + i, spec.relaxed) for i in range(count or 1)]
-        number += len(names)
-        if spec.pair:
-            operands.append(f"{names[0]}|%p9")
-            continue
-        operands.append("{" + ", ".join(names) + "}" if count else names[0])
-    return ".".join((record.name, *words)) + " " + ", ".join(operands) + ";"
+    numbers = _Numbers()
+    operands = [_operand(record, spec, m, numbers) for spec in _specs(form, m)]
+    if any(o is None for o in operands):
+        return None
+    return ".".join((record.name, *words)) + " " + ", ".join(o for o in operands if o) + ";"
+
+
+def _operand(record: Instruction, spec: OperandSpec, m: Mods, numbers: _Numbers) -> str | None:
+    if spec.kind == "parts":
+        parts = [_operand(record, p, m, numbers) for p in spec.parts if not p.optional]
+        return None if None in parts else f"[{', '.join(p.strip('[]') for p in parts if p)}]"
+    if spec.kind == "address":
+        return "[%r1]" if m.space.startswith("shared") else "[%rd1]"
+    if spec.kind == "raw" or spec.selector:
+        return None
+    if spec.constant:
+        return _constant(record, spec, m)
+    types = record.types_of(spec.type, m)
+    if types[0].kind == "o":
+        return _VARIABLES.get(types[0].name)
+    count = record.count_of(spec.count, m)
+    if count and len(types) == 1:
+        types *= count
+    names = [numbers.register(type_, spec.relaxed) for type_ in types]
+    text = "{" + ", ".join(names) + "}" if count or len(types) > 1 else names[0]
+    return f"{text}|%p9" if spec.pair else text
+
+
+def _constant(record: Instruction, spec: OperandSpec, m: Mods) -> str | None:
+    for value in _CONSTANTS:
+        if record.check_constant(spec.name, value, m) is None:
+            return str(value - (1 << 32) if value >> 31 else value)
+    return None

@@ -39,6 +39,8 @@ class Race:
     whole: bool = True
     #: later ordered writes stand over the older access, and these do not race themselves
     hidden: bool = False
+    #: fence.sc order the two in some run
+    excused: bool = False
 
 
 @dataclass(slots=True)
@@ -60,6 +62,8 @@ class _Accesses:
     groups: Ints | None = None
     #: bytes that an ordered write has replaced since [lane, 8]
     covered: Any = None
+    #: what the lanes knew [lane, thread]
+    knew: Any = None
 
 
 @dataclass(slots=True)
@@ -81,8 +85,18 @@ class _Thread:
     seen: list[tuple[Any, str, int, Ints]] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True)
+class _Fence:
+    """A fence.sc: who, when, in which scope, and what was known."""
+
+    thread: int
+    clock: int
+    scope: str
+    knew: Ints
+
+
 class Model:
-    """Takes events in the order of the run; ``races`` grows."""
+    """Takes events in the order of the run; ``races`` are those of all of them."""
 
     def __init__(self, ctas: int, per_cta: int) -> None:
         self.per = per_cta
@@ -101,12 +115,56 @@ class Model:
         self._done: dict[tuple[int, int], int] = {}
         self._waited = np.zeros(count, np.int64)
         self._event = 0
+        self._fences: list[_Fence] = []
+        #: for each race the accesses, and which of the newer and older ones
+        self._pairs: list[tuple[_Accesses, _Accesses, Bools]] = []
 
     def run(self, events: Iterable[Event]) -> Model:
         for number, event in enumerate(events):
             self._event = number
             getattr(self, "on_" + event.kind)(event)
+        self._excuse()
         return self
+
+    def _excuse(self) -> None:
+        """Tell races that some order of the fence.sc hides from others.
+
+        The order agrees with causality but is otherwise free: a fence F may come before G if both
+        are morally strong and G does not come before F in causality order.
+        """
+        fences = self._fences
+        free = np.array(
+            [[self._may_precede(f, g) for g in fences] for f in fences], bool
+        ).reshape(len(fences), len(fences)).astype(np.int64)  # fmt: skip
+        out = []
+        for race, (old, new, pairs) in zip(self.races, self._pairs, strict=True):
+            forward = self._before(old) @ free @ self._after(new)
+            back = self._before(new) @ free @ self._after(old)
+            excused = (forward.T > 0) | (back > 0)
+            if not race.class_.startswith("race-"):
+                out.append(race)
+                continue
+            for flag, some in ((False, pairs & ~excused), (True, pairs & excused)):
+                if some.any():
+                    hidden = race.hidden if flag else _hidden(old, new, some)
+                    out.append(replace(race, excused=flag, hidden=hidden))
+        self.races = out
+
+    def _may_precede(self, f: _Fence, g: _Fence) -> bool:
+        strong = self.within(f.scope, f.thread, g.thread) and self.within(
+            g.scope, g.thread, f.thread
+        )
+        return strong and bool(f.knew[g.thread] < g.clock)
+
+    def _before(self, a: _Accesses) -> Ints:
+        """Which fences each access comes before [access, fence]."""
+        rows = [f.knew[a.threads] >= a.clocks for f in self._fences]
+        return np.array(rows, np.int64).reshape(len(rows), len(a.threads)).T
+
+    def _after(self, a: _Accesses) -> Ints:
+        """Which fences come before each access [fence, access]."""
+        rows = [a.knew[:, f.thread] >= f.clock for f in self._fences]
+        return np.array(rows, np.int64).reshape(len(rows), len(a.threads))
 
     def _tick(self, threads: Ints) -> None:
         self.clock[threads, threads] += 1
@@ -150,6 +208,9 @@ class Model:
                         scope, releaser, thread
                     ):
                         self._learn(thread, clock)
+            if e.order.sequential:
+                now = self.clock[thread].copy()
+                self._fences.append(_Fence(thread, int(now[thread]), e.order.scope, now))
             if e.order.release:
                 state.fences.append((e.order.scope, self.clock[thread].copy()))
         self._tick(e.threads)
@@ -260,7 +321,7 @@ class Model:
                 threads[at], self.clock[threads[at], threads[at]], starts[at] & 7, size, e.line,
                 e.order, writes, self._event, None if values is None else values[at],
                 None if before is None else before[at], None if groups is None else groups[at],
-                np.zeros((len(at), 8), bool),
+                np.zeros((len(at), 8), bool), self.clock[threads[at]],
             )  # fmt: skip
             key = (space, owner, block)
             kept = self.history.setdefault(key, [])
@@ -292,10 +353,10 @@ class Model:
         lines = frozenset((old.line, new.line))
         hidden = _hidden(old, new, unordered)
         if old.groups is not None or new.groups is not None:
-            self._found("async-race", lines, key, hidden=hidden)
+            self._found("async-race", lines, key, (old, new, unordered), hidden=hidden)
             return
         if old.values is None or new.values is None:
-            self._found(f"race-{key[0]}", lines, key, hidden=hidden)
+            self._found(f"race-{key[0]}", lines, key, (old, new, unordered), hidden=hidden)
             return
         self._by_value(key, lines, old, new, unordered)
 
@@ -311,15 +372,17 @@ class Model:
         equal = bool((written & same).any())
         whole = bool((same.all(axis=2) & pairs).any())
         if differ:
-            hidden = _hidden(old, new, pairs & ~same.all(axis=2))
-            self._found(f"race-{key[0]}", lines, key, hidden=hidden)
+            unlike = pairs & ~same.all(axis=2)
+            hidden = _hidden(old, new, unlike)
+            self._found(f"race-{key[0]}", lines, key, (old, new, unlike), hidden=hidden)
         if equal:
-            self._found("same-value-write", lines, key, whole)
+            self._found("same-value-write", lines, key, (old, new, pairs), whole)
 
     def _found(
-        self, class_: str, lines: frozenset[int], key: Block, whole: bool = True,
-        hidden: bool = False,
+        self, class_: str, lines: frozenset[int], key: Block,
+        pairs: tuple[_Accesses, _Accesses, Bools], whole: bool = True, hidden: bool = False,
     ) -> None:  # fmt: skip
+        self._pairs.append(pairs)
         self.races.append(Race(class_, lines, self._event, key, whole, hidden))
 
     def _known(self, old: _Accesses, new: _Accesses) -> Bools:

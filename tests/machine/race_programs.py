@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 
 __all__ = ["KINDS", "Program", "make"]
 
-#: barriers of everyone; parts of a CTA or warp; patterns of release and acquire; cp.async
-KINDS = ("whole", "parts", "patterns", "copies")
+#: barriers of everyone; parts of a CTA or warp; patterns of release and acquire; cp.async; fence.sc
+#: among accesses that acquire nothing
+KINDS = ("whole", "parts", "patterns", "copies", "fences")
 
 _HEAD = """\
 .version 8.0
@@ -128,6 +129,10 @@ class _Writer:
         return "global", f"[%d+{offset}]"
 
     def value(self) -> None:
+        if self.kind == "fences":  # of each thread and statement another
+            self.put(f"mad.lo.u32 %v, %n, 64, {len(self.lines) % 61 + 1};")
+            self.put("cvt.u16.u32 %h, %v; mov.b64 %x, {%v, %z};")
+            return
         which = self.rng.choice(("mov.u32 %v, %t;", "mov.u32 %v, %w;", "mov.u32 %v, 7;", ""))
         self.put(which or f"mov.u32 %v, {self.rng.randrange(100)};")
         self.put("cvt.u16.u32 %h, %v; mov.b64 %x, {%v, %z};")
@@ -181,9 +186,14 @@ class _Writer:
 
     def fence(self) -> None:
         guard = self.who()
-        word = self.rng.choice(
-            ("fence.acq_rel.gpu", "fence.acq_rel.cta", "fence.sc.gpu", "membar.gl", "membar.cta")
+        words = (
+            "fence.acq_rel.gpu",
+            "fence.acq_rel.cta",
+            "fence.sc.gpu",
+            "membar.gl",
+            "membar.cta",
         )
+        word = self.rng.choice(words[self.kind == "fences" :])
         self.put(f"{guard}{word};")
 
     def message(self) -> None:
@@ -295,12 +305,14 @@ class _Writer:
                 choices += [self.named_barrier, self.named_barrier, self.part_sync]
             if self.kind == "patterns":
                 choices = [self.barrier, self.message, self.message, self.message, self.fence]
+            if self.kind == "fences":
+                choices += [self.fence, self.fence, self.fence, self.fence, self.part_sync]
             if self.kind == "copies":
                 choices += [self.wait, self.wait]
             rng.choice(choices)()
         elif self.kind == "copies" and rng.random() < 0.4:
             self.copy()
-        elif rng.random() < (0.5 if self.kind == "patterns" else 0.2):
+        elif self.kind != "fences" and rng.random() < (0.5 if self.kind == "patterns" else 0.2):
             self.strong()
         else:
             self.plain()

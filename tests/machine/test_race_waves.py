@@ -179,7 +179,7 @@ def test_bulk_copies_of_different_waves_are_different(wave_ctas: int | None) -> 
 
 
 def test_an_error_is_said_after_many_warnings() -> None:
-    """Seven rounds are excused by the order of fence.sc in this run; in the last none follows."""
+    """In seven rounds some order of fence.sc hides the race; in the last no fence follows."""
     report = run(
         """
     setp.ne.u32 %q, %t, 0;

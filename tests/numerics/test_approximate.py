@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 
-import folded_float
 import numpy as np
 import pytest
 
@@ -154,13 +153,3 @@ class TestGross:
 def test_rsqrt_f64_keeps_all_bits() -> None:
     got = approximate.rsqrt(f64(2.0), fmt=F64).view(np.float64)
     assert abs(float(got[0]) - math.sqrt(0.5)) <= 2 * math.ulp(0.5)
-
-
-FOLDED = folded_float.load("rcp", "rsqrt", "sqrt", "sin", "cos", "lg2", "ex2", "div")
-
-
-@pytest.mark.parametrize("case", FOLDED, ids=lambda c: c.instruction)
-def test_folded_by_ptxas(case: folded_float.Folded) -> None:
-    """Host mathematics of the assembler, no hardware bits: two ulps for div, none otherwise."""
-    ulps = 2 if case.instruction.startswith("div") else 0
-    assert folded_float.differences(case, ulps) == []

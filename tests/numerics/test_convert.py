@@ -1,4 +1,4 @@
-"""Conversions against exact rational arithmetic and ptxas' folding."""
+"""Conversions against exact rational arithmetic."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import Any
 
-import folded_float
 import numpy as np
 import pytest
 import rational_model as model
@@ -429,18 +428,3 @@ class TestPacked:
         assert ints(pack(a, b, c, width=8, signed=True)) == [0x5678_7FF0]
         assert ints(pack(a, b, c, width=4, signed=True)) == [0x3456_7878]
         assert ints(pack(a, b, c, width=2, signed=False)) == [0x2345_678C]
-
-
-FOLDED = folded_float.load("cvt")
-
-
-@pytest.mark.parametrize("case", FOLDED, ids=lambda c: c.instruction)
-def test_folded_by_ptxas(case: folded_float.Folded) -> None:
-    assert folded_float.differences(case) == []
-
-
-def test_a_wrong_folded_result_is_noticed() -> None:
-    case = next(c for c in FOLDED if c.instruction == "cvt.rzi.s32.f32")
-    operands, result, kind = case.cases[0]
-    wrong = folded_float.Folded(case.instruction, case.registers, ((operands, result ^ 1, kind),))
-    assert len(folded_float.differences(wrong)) == 1

@@ -1,4 +1,4 @@
-"""Arithmetic and comparison of floats against exact rational arithmetic and ptxas' folding."""
+"""Arithmetic and comparison of floats against exact rational arithmetic."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import Any
 
-import folded_float
 import numpy as np
 import pytest
 import rational_model as model
@@ -353,18 +352,3 @@ class TestPacked:
         a, b = np.array([0x3C00_4000], np.uint32), np.array([0x4000_3C00], np.uint32)
         low, high = half.compare_halves("gt", a, b, fmt=F16)
         assert (low.tolist(), high.tolist()) == ([True], [False])
-
-
-FOLDED = folded_float.load("abs", "neg", "add", "sub", "mul", "min", "max", "set", "setp", "testp")
-
-
-@pytest.mark.parametrize("case", FOLDED, ids=lambda c: c.instruction)
-def test_folded_by_ptxas(case: folded_float.Folded) -> None:
-    assert folded_float.differences(case) == []
-
-
-def test_a_wrong_folded_result_is_noticed() -> None:
-    case = next(c for c in FOLDED if c.instruction == "add.rn.f32")
-    operands, result, kind = case.cases[0]
-    wrong = folded_float.Folded(case.instruction, case.registers, ((operands, result ^ 1, kind),))
-    assert len(folded_float.differences(wrong)) == 1

@@ -1,4 +1,4 @@
-"""Integer arithmetic: results folded by NVIDIA's assembler, and a model in plain numbers."""
+"""Integer arithmetic against a model in plain numbers."""
 
 from __future__ import annotations
 
@@ -6,17 +6,12 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
-import folded_integer
 import numpy as np
 import pytest
 from integer_model import agree, clamp, mask, operands, part, signed, value
 
 from ptxsim.numerics import integer, select
 
-FOLDED = folded_integer.load(
-    *("abs", "add", "mad", "mad24", "max", "min", "mul", "mul24", "neg", "sad", "selp", "set"),
-    *("setp", "slct", "sub"),
-)
 WIDTHS = (16, 32, 64)
 SIGNS = (False, True)
 ORDERS: dict[integer.IntegerComparison, tuple[int, ...]] = {
@@ -40,19 +35,6 @@ def _no_warnings() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         yield
-
-
-@pytest.mark.parametrize("pattern", FOLDED)
-def test_agrees_with_folded_results(pattern: str) -> None:
-    got, wanted = folded_integer.evaluate(pattern, FOLDED[pattern])
-    assert got.dtype == wanted.dtype
-    np.testing.assert_array_equal(got, wanted)
-
-
-def test_all_folded_rows_are_run() -> None:
-    # The rows of the data file: these here, the others in test_bits and test_video.
-    assert sum(map(len, FOLDED.values())) == 2863
-    assert sum(map(len, folded_integer.load(*folded_integer.FAMILIES).values())) == 4176
 
 
 def test_model_comparison_can_fail() -> None:

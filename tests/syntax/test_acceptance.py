@@ -11,8 +11,9 @@ from samples import HEADER, rows, wrapped
 from ptxsim import assemble
 from ptxsim.errors import PtxError
 from ptxsim.syntax import parse, to_text
+from tests.accepted_lines import accepted_lines
 
-LINES = [row["line"] for row in rows("accepted-lines.tsv")]
+LINES = [line.text for line in accepted_lines()[::21] if line.at.mode == ""]
 PROBES = rows("lexical/probes.tsv")
 DIRECTIVES = rows("lexical/directives.tsv")
 _SYNTAX = "syntax error near a token"

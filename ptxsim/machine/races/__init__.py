@@ -2,7 +2,14 @@
 
 from .checker import RaceChecker
 from .provenance import Provenance, provenance
-from .scan import orders_parts
+from .scan import fences_in_order, orders_parts
 from .shadow import MAX_LANES
 
-__all__ = ["MAX_LANES", "Provenance", "RaceChecker", "orders_parts", "provenance"]
+__all__ = [
+    "MAX_LANES",
+    "Provenance",
+    "RaceChecker",
+    "fences_in_order",
+    "orders_parts",
+    "provenance",
+]

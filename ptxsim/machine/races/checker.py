@@ -19,7 +19,9 @@ from ..watch import Watch
 from .accesses import New
 from .clocks import Knowledge
 from .copies import AsyncGroups
+from .fence_order import FenceOrder
 from .judge import Judge
+from .past import Past
 from .phases import BulkParts, Phases, ProxyFences
 from .reports import Reports
 from .shadow import ASYNC, ATOMIC, BULK, STRONG, WEAK, WRITTEN, Shadow, pack
@@ -38,16 +40,21 @@ _LOG = {1: 0, 2: 1, 4: 2, 8: 3, 16: 3}
 class RaceChecker(Watch):
     """Listens to a launch; ``exact`` is for programs that order single lanes or warps.
 
-    Loads that are ``unwatched`` are not looked at.
+    Loads that are ``unwatched`` are not looked at; ``sequential`` is for programs with fence.sc.
     """
 
     def __init__(
-        self, exact: bool = False, unwatched: frozenset[tuple[int, int]] = frozenset()
+        self,
+        exact: bool = False,
+        unwatched: frozenset[tuple[int, int]] = frozenset(),
+        sequential: bool = False,
     ) -> None:
         self.exact = exact
         #: line and column of loads from memory that the kernel does not write
         self.unwatched = unwatched
         self._skipped: dict[int, bool] = {}
+        self.sequential = sequential
+        self._fences: FenceOrder | None = None
         self.sync = Synchronisation()
         self.reports = Reports()
         self._global: Shadow | None = None
@@ -60,7 +67,10 @@ class RaceChecker(Watch):
 
     def wave_began(self, wave: Wave) -> None:
         self.wave = wave
-        self.know = Knowledge(wave.ctas, wave.lanes_per_cta)
+        if self.sequential and self._fences is None:
+            self._fences = FenceOrder(Past(wave.lanes_per_cta))
+        past = None if self._fences is None else self._fences.past
+        self.know = Knowledge(wave.ctas, wave.lanes_per_cta, past)
         self.copies = AsyncGroups(self.know)
         self.sync.begin(self.know)
         self.phases = Phases(self.know, self.sync)
@@ -68,8 +78,9 @@ class RaceChecker(Watch):
         self.proxy.begin(self.know)
         self.reports.begin(wave, self.know, self.copies)
         self.judge = Judge(
-            self.reports, self.know, self.sync, self.copies, self.bulk, self.proxy, self.exact
-        )
+            self.reports, self.know, self.copies, self.bulk, self.proxy, self.exact,
+            self.sequential,
+        )  # fmt: skip
         self._arrived: dict[int, list[_Arrived]] = {}
         #: by barrier and CTA: the last use by some warps of the CTA
         self._used: dict[tuple[int, int], _Use] = {}
@@ -87,10 +98,14 @@ class RaceChecker(Watch):
         for number, (pending, useful) in self._waits.items():
             if pending and not useful:
                 self.reports.idle_wait(number)
+        if self._fences is not None:
+            self.reports.decide(self._fences)
 
     def exited(self, wave: Wave, lanes: Array) -> None:
         for number, some in self.copies.left(lanes).items():
             self.reports.never_waited(number, some)
+        if self._fences is not None:
+            self._fences.ended(self.know.globally(lanes), self.know.times(lanes))
 
     def load(self, group: Group, access: Access, place: Place) -> None:
         skipped = self._skipped.get(id(access.site))
@@ -244,6 +259,10 @@ class RaceChecker(Watch):
 
     def fence(self, wave: Wave, lanes: Array, order: MemoryOrder, site: Site) -> None:
         self.sync.fence(lanes, order)
+        if order.sequential and self._fences is not None and len(lanes):
+            wide = SCOPES.index(order.scope) >= SCOPES.index("gpu")
+            self._fences.add(self.know.globally(lanes), self.know.times(lanes) - 1, wide)
+            self.know.fenced(lanes)
 
     def copy_issued(
         self, wave: Wave, lanes: Array, target: Array, source: Array, size: int, copied: Array,

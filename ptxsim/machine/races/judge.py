@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -26,41 +26,66 @@ from .shadow import (
     Shadow,
     Slot,
     fields,
+    manner,
     raw_times,
 )
-from .sync import Synchronisation
 
 __all__ = ["Judge"]
 
 _GPU = SCOPES.index("gpu")
 #: So many lanes at one place are kept one by one.
 _MANY = 512
+#: So many accesses in a list, at most, to which are added those that come before a newer one.
+_ORDERED = 32
+#: The same of steps of more than _MANY lanes; the oldest come after the fewest fence.sc.
+_OLDEST = 2
+#: In longer lists an access stands for all older ones of its lane.
+_VIEWS = 256
+_ALL = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class _Stay:
+    """Records of accesses that are listed, if the lists of their places have less than ``most``."""
+
+    shadow: Shadow
+    at: Array
+    records: Array
+    sites: Array
+    writes: bool
+    most: int
 
 
 class Judge:
     """The comparing part of the race checker, for one wave.
 
-    ``exact`` keeps all unordered accesses, for programs that order single lanes or warps.
+    ``exact`` keeps all unordered accesses, for programs that order single lanes or warps;
+    ``sequential`` those too that fence.sc order otherwise than newer ones.
     """
 
     def __init__(
         self,
         reports: Reports,
         know: Knowledge,
-        sync: Synchronisation,
         copies: AsyncGroups,
         bulk: BulkParts,
         proxy: ProxyFences,
         exact: bool,
+        sequential: bool = False,
     ) -> None:
         self.reports = reports
         self.wave = reports.wave
-        self.know, self.sync = know, sync
+        self.know = know
         self.copies, self.bulk, self.proxy = copies, bulk, proxy
-        self.exact = exact
+        self.exact, self.sequential = exact, sequential
+        #: records that stay although the write at hand takes their place
+        self._stay: list[_Stay] = []
+        #: the last accesses, if they were atomics of which nothing was said
+        self._last: tuple[Shadow, Array, New] | None = None
 
     def read(self, shadow: Shadow, index: Array, new: New) -> None:
         """Check reads against the writes that are recorded, and record them."""
+        self._last = None
         for part in shadow.parts:
             self.against(part, part.writes, index, new, old_writes=True)
             if part.more:
@@ -68,10 +93,19 @@ class Judge:
         mine = shadow.part(new.kind in (STRONG, ATOMIC))
         keep = self.unknown_of(mine, mine.reads, index, new)
         mine.read = True
+        if self.sequential:
+            for slot, stays in zip(mine.reads, keep, strict=True):
+                old = slot.records[index]
+                known = (old != 0) & ~stays
+                self._other_fences(mine, index, old, slot.sites[index], known, new, False)
         self.add(mine, mine.reads, index, new, keep)
+        self._stays()
 
     def write(self, shadow: Shadow, index: Array, new: New) -> None:
         """Check writes against all that is recorded and against each other, and record them."""
+        if self._again(shadow, index, new):
+            return
+        said = self.reports.said
         twice = shadow.repeated(index)
         if twice is not None:
             self._together(shadow, index, new, twice)
@@ -88,9 +122,25 @@ class Judge:
                 mine.writes[1].clear(index)
         if not strong:
             shadow.forget(index, *stays[1:])
+        self._stays()
+        quiet = new.kind == ATOMIC and said == self.reports.said
+        self._last = (shadow, index, new) if quiet else None
+
+    def _again(self, shadow: Shadow, index: Array, new: New) -> bool:
+        """Whether these are the same atomics as the last accesses, as of lanes that spin."""
+        if self._last is None or new.kind != ATOMIC:
+            return False
+        where, at, old = self._last
+        return (
+            where is shadow
+            and old.number == new.number
+            and np.array_equal(at, index)
+            and np.array_equal(old.records, new.records)
+        )
 
     def write_async(self, shadow: Shadow, index: Array, new: New) -> None:
         """The same for the writes of asynchronous copies, which have no order among themselves."""
+        self._last = None
         twice = shadow.repeated(index)
         if twice is not None:
             at = np.flatnonzero(twice)
@@ -102,6 +152,7 @@ class Judge:
         if shadow.second:
             shadow.writes[1].clear(index)
         shadow.forget(index)
+        self._stays()
 
     def _against_all(
         self, shadow: Shadow, index: Array, new: New
@@ -127,6 +178,10 @@ class Judge:
                 continue
             old = slot.records[index]
             unknown = self._unknown(old, new)
+            if self.sequential and new.writes:
+                known = (old != 0) & ~unknown
+                sites = slot.sites[index]
+                self._other_fences(shadow, index, old, sites, known, new, old_writes)
             if unknown.any():
                 at = np.flatnonzero(unknown)
                 stays = self._conflict(
@@ -195,12 +250,14 @@ class Judge:
             stores = (f.kind <= STRONG) & race
             same = stores & self._equal(new, index, at, shadow)
         bad = race & ~same
-        excused = np.zeros(len(old), bool)
-        timed = np.flatnonzero(bad & (f.kind < ASYNC))
-        excused[timed] = self.sync.in_sequence(f.lane[timed], f.time[timed], new.lanes[at[timed]])
+        timed = (f.kind <= ATOMIC) & (new.kind <= ATOMIC)
+        open_ = bad & timed if self.sequential else np.zeros(len(old), bool)
+        stay = (open_ | same) if self.exact and new.writes else open_[:0]
+        if stay.any():
+            self._stay.append(_Stay(shadow, index[stay], old[stay], sites[stay], old_writes, _ALL))
         for flags, report in (
-            (bad & ~excused, self.reports.race),
-            (bad & excused, self.reports.excused),
+            (bad & ~open_, self.reports.race),
+            (open_, self.reports.open),
             (same, self.reports.same_value),
         ):
             for number in np.unique(sites[flags]):
@@ -232,23 +289,43 @@ class Judge:
 
     def _together(self, shadow: Shadow, index: Array, new: New, twice: BoolArray) -> None:
         """Lanes of one step that write the same granule: all are unordered with each other."""
-        at = np.flatnonzero(twice)
-        last = shadow.last(index)[at]
-        if new.kind in (STRONG, ATOMIC):
+        strong = new.kind in (STRONG, ATOMIC)
+        if strong and new.scope >= _GPU:
+            return
+        at, other = self._pairs(shadow, index, twice)
+        if strong:
             per = self.know.per
-            mine, theirs = (self.know.globally(new.lanes[k]) // per for k in (at, last))
-            at = at[mine != theirs] if new.scope < _GPU else at[:0]
-            last = shadow.last(index)[at]
-        bad, same = at, at[:0]
+            mine, theirs = (self.know.globally(new.lanes[k]) // per for k in (at, other))
+            at, other = at[mine != theirs], other[mine != theirs]
+        same = np.zeros(len(at), bool)
         if new.value is not None:
-            equal = (new.value[at] == new.value[last]).all(axis=1)
-            bad, same = at[~equal], at[equal]
-        old = fields(new.records[shadow.last(index)])
-        for chosen, report in ((bad, self.reports.race), (same, self.reports.same_value)):
-            if len(chosen):
+            same = (new.value[at] == new.value[other]).all(axis=1)
+        old = fields(new.records[other])
+        race = self.reports.open if self.sequential and new.kind <= ATOMIC else self.reports.race
+        for chosen, report in ((~same, race), (same, self.reports.same_value)):
+            if chosen.any():
                 taken = Taken(old.lane[chosen], old.time[chosen], old.kind[chosen])
-                places = index[chosen] << shadow.shift
-                report(Conflict(new, chosen, places, new.site, taken, together=True))
+                places = index[at[chosen]] << shadow.shift
+                report(Conflict(new, at[chosen], places, new.site, taken, together=True))
+
+    def _pairs(self, shadow: Shadow, index: Array, twice: BoolArray) -> tuple[Array, Array]:
+        """Lanes of one step at one granule: each with the last; of few lanes, if fence.sc may order
+        them, all pairs.
+        """
+        at = np.flatnonzero(twice)
+        last = shadow.last(index)
+        if not self.sequential or len(at) > _MANY:
+            return at, last[at]
+        order = np.argsort(last, kind="stable")
+        pairs = [(at, last[at])]
+        for far in range(1, len(order)):
+            one, two = order[:-far], order[far:]
+            here = last[one] == last[two]
+            if not here.any():
+                break
+            pairs.append((one[here], two[here]))
+        every = np.unique(np.concatenate([np.stack(p) for p in pairs], axis=1), axis=1)
+        return every[0], every[1]
 
     def add(
         self,
@@ -277,9 +354,9 @@ class Judge:
         """
         writes = slots is shadow.writes
         for slot, stays in zip(slots, keep, strict=True):
-            for k in np.flatnonzero(stays):
-                at = int(index[k])
-                self._list(shadow, at, writes, int(slot.records[at]), int(slot.sites[at]))
+            some = np.flatnonzero(stays)
+            places = index[some]
+            self._list(shadow, places, writes, slot.records[places], slot.sites[places])
         twice = shadow.repeated(index)
         if twice is not None:
             some = np.flatnonzero(twice)
@@ -287,13 +364,64 @@ class Judge:
                 warp = new.lanes[some] >> 5
                 edge = np.r_[True, warp[1:] != warp[:-1]] | np.r_[warp[1:] != warp[:-1], True]
                 some = some[edge]
-            for k in some:
-                self._list(shadow, int(index[k]), writes, int(new.records[k]), new.number)
+            sites = np.full(len(some), new.number)
+            self._list(shadow, index[some], writes, new.records[some], sites)
 
-    @staticmethod
-    def _list(shadow: Shadow, at: int, writes: bool, record: int, site: int) -> None:
-        key = (writes, record >> LANE_BITS, record & KIND_BITS)
-        shadow.more.setdefault(at, {})[key] = record, site
+    def _list(
+        self,
+        shadow: Shadow,
+        at: Array,
+        writes: bool,
+        records: Array,
+        sites: Array,
+        most: int = _ALL,
+    ) -> None:
+        """Put records into the lists of their places, while these have less than so many."""
+        if not len(at):
+            return
+        views = np.zeros(len(at), np.int64)
+        if self.sequential:
+            f = fields(records)
+            views = self.know.view(f.lane, f.time)
+        rows = zip(at.tolist(), records.tolist(), sites.tolist(), views.tolist(), strict=True)
+        for place, record, site, view in rows:
+            kept = shadow.more.setdefault(place, {})
+            if len(kept) < most:
+                how = record & KIND_BITS
+                if len(kept) < _VIEWS:
+                    how |= view << KIND_BITS.bit_length()
+                kept[writes, record >> LANE_BITS, how] = record, site
+
+    def _other_fences(
+        self,
+        shadow: Shadow,
+        index: Array,
+        old: Array,
+        sites: Array,
+        known: BoolArray,
+        new: New,
+        writes: bool,
+    ) -> None:
+        """Of what comes before the new accesses that stays after which other fence.sc come.
+
+        What is unordered with the old access is so with the new one, but fence.sc that order it
+        with the new one in some run need not order it with the old one.
+        """
+        if not self.know.any_since:
+            return
+        f = fields(old)
+        differ = known & (f.kind <= ATOMIC)
+        at = np.flatnonzero(differ)
+        at = at[self.know.differently(f.lane[at], f.time[at], new.lanes[at])]
+        if len(at):
+            most = _ORDERED if len(at) <= _MANY else _OLDEST
+            self._stay.append(_Stay(shadow, index[at], old[at], sites[at], writes, most))
+
+    def _stays(self) -> None:
+        """What stays is listed, now that the access at hand has taken its place."""
+        for s in self._stay:
+            self._list(s.shadow, s.at, s.writes, s.records, s.sites, s.most)
+        self._stay.clear()
 
     def _against_more(self, shadow: Shadow, index: Array, new: New) -> None:
         """The same comparison with the records in the lists, all at once."""
@@ -316,6 +444,11 @@ class Judge:
             value=None if new.value is None else new.value[position],
         )  # fmt: skip
         unknown = self._unknown(old, one)
+        if self.sequential and new.writes:
+            for old_writes in (True, False):
+                before = ~unknown & (writes == old_writes)
+                places = index[position]
+                self._other_fences(shadow, places, old, sites, before, one, old_writes)
         for old_writes in (True, False):
             some = np.flatnonzero(unknown & (writes == old_writes))
             if len(some):
@@ -324,16 +457,26 @@ class Judge:
 
     def _listed(self, shadow: Shadow, granule: int, new: New) -> list[tuple[int, int, bool]]:
         """The entries of a place that can conflict with an access, whoever makes it."""
-        out = []
-        for (writes, _, _), (record, site) in shadow.more.get(granule, {}).items():
-            if not (writes or new.writes):
-                continue
-            f = fields(np.array([record], np.uint64))
-            strong = f.kind[0] in (STRONG, ATOMIC) and new.kind in (STRONG, ATOMIC)
-            if strong and f.scope[0] >= _GPU and new.scope >= _GPU and f.size[0] == new.size:
-                continue  # morally strong with everybody
-            out.append((record, site, writes))
-        return out
+        kept = shadow.more.get(granule, {})
+        free: set[int] = set()
+        if new.kind in (STRONG, ATOMIC):
+            free = {how for how in {how for _, _, how in kept} if self._never_races(how, new)}
+            if len(free) == 1 and all(how in free for _, _, how in kept):
+                return []
+        return [
+            (record, site, writes)
+            for (writes, _, how), (record, site) in kept.items()
+            if how not in free and (writes or new.writes)
+        ]
+
+    @staticmethod
+    def _never_races(how: int, new: New) -> bool:
+        """Whether accesses made in this way are morally strong with the new ones, whoever they are
+        by.
+        """
+        kind, scope, size = manner(how)
+        strong = kind in (STRONG, ATOMIC) and new.kind in (STRONG, ATOMIC)
+        return strong and scope >= _GPU and new.scope >= _GPU and size == new.size
 
     def unfenced(self, shadow: Shadow, index: Array, new: New) -> None:
         """Writes through the generic proxy that a bulk copy comes after, but no proxy fence."""

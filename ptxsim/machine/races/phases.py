@@ -73,6 +73,8 @@ class Phases:
 
     def passed(self, lanes: Array, barrier: Array, phase: Array, order: MemoryOrder) -> None:
         """Lanes have seen a phase complete; a relaxed wait is for a fence to take."""
+        if order.acquire:
+            self.know.turn(lanes)
         for place, number, some in _together(barrier, phase, lanes):
             phases = self._at.get(place, {})
             clocks = [c for n, c in phases.items() if n <= number]

@@ -12,7 +12,8 @@ from ...isa.protocol import Array, Site
 from .accesses import Conflict
 from .clocks import Knowledge
 from .copies import AsyncGroups
-from .shadow import LANDED
+from .fence_order import FenceOrder, Pairs
+from .shadow import LANDED, fields
 
 if TYPE_CHECKING:
     from ..wave import Wave
@@ -46,6 +47,10 @@ class Reports:
         self._barriers: dict[int, tuple[int, Site]] = {}
         self._meetings: dict[int, tuple[int, Site]] = {}
         self._events = 0
+        #: how many conflicts there were
+        self.said = 0
+        #: by pair and class: accesses that the order of fence.sc may order
+        self._open: dict[tuple[int, int, str], Pairs] = {}
 
     def begin(self, wave: Wave, know: Knowledge, copies: AsyncGroups) -> None:
         """A new wave."""
@@ -80,9 +85,26 @@ class Reports:
             self.sites.append(site)
         return number
 
-    def excused(self, c: Conflict) -> None:
-        """A race of this program that the order of its fence.sc hides in this run."""
+    def open(self, c: Conflict) -> None:
+        """A race that some order of fence.sc may hide; :meth:`decide` finds out."""
+        assert c.old is not None
         self.race(c, Severity.WARNING)
+        one, two = sorted((self.number(c.first), c.new.number))
+        pairs = self._open.setdefault((one, two, f"race-{c.new.space}"), Pairs())
+        lanes = self.know.globally(c.new.lanes[c.at])
+        pairs.add(c.old.lane, c.old.time, lanes, fields(c.new.records[c.at]).time)
+
+    def decide(self, fences: FenceOrder) -> None:
+        """All fence.sc of the launch are known: races that no order of them hides are errors."""
+        if self._open:
+            fences.settle()
+        for (one, two, class_), pairs in self._open.items():
+            if not fences.excuses(pairs):
+                pair = self._pairs[one, two, class_, Severity.WARNING.value]
+                self.wave.count_more(
+                    class_, pair.second, 0, other_line=pair.first.line, severity=Severity.ERROR
+                )
+        self._open.clear()
 
     def race(self, c: Conflict, severity: Severity = Severity.ERROR) -> None:
         """Two accesses that nothing orders.
@@ -217,6 +239,7 @@ class Reports:
         severity: Severity = Severity.ERROR,
     ) -> None:
         """Report a conflict; of many of one pair and class the first few, then their number."""
+        self.said += 1
         new = c.new
         one, two = sorted((self.number(c.first), new.number))
         key = (one, two, class_, severity.value)

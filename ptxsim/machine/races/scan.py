@@ -1,4 +1,4 @@
-"""Which order a module makes: between whole warps and CTAs only, or between lanes or some warps."""
+"""Which order a module makes: between whole warps and CTAs or less, and by fence.sc."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from ...resolve.typed import Constant, TypedInstruction, TypedModule
 
-__all__ = ["orders_parts"]
+__all__ = ["fences_in_order", "orders_parts"]
 
 _PARTIAL = ("mbarrier.", "cp.async.mbarrier", "fence", "membar")
 
@@ -14,6 +14,11 @@ _PARTIAL = ("mbarrier.", "cp.async.mbarrier", "fence", "membar")
 def orders_parts(module: TypedModule) -> bool:
     """Whether some instruction orders fewer threads than whole warps meeting at CTA barriers."""
     return any(map(_orders_part, _instructions(module)))
+
+
+def fences_in_order(module: TypedModule) -> bool:
+    """Whether some instruction is a fence.sc, or membar, which is one."""
+    return any(i.record.memory_order(i.mods).sequential for i in _instructions(module))
 
 
 def _instructions(module: TypedModule) -> Iterable[TypedInstruction]:

@@ -34,6 +34,7 @@ __all__ = [
     "Fields",
     "Shadow",
     "fields",
+    "manner",
     "pack",
 ]
 
@@ -106,6 +107,11 @@ def _settled(
             how = record & KIND_BITS
         out[writes, lane, how] = record, site
     return out
+
+
+def manner(how: int) -> tuple[int, int, int]:
+    """Kind, scope and size, from the low bits of a record."""
+    return how >> _KIND & 7, how >> _SCOPE & 3, how >> 4 & 7
 
 
 def raw_times(records: Array) -> Array:

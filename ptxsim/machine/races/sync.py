@@ -1,134 +1,147 @@
 """Release and acquire patterns (PTX ISA 9.1, Memory Consistency Model).
 
-A location that is used to synchronise has *entries*: clocks that were released to it, each with the
-scope in which it may be taken, and who released it.  Atomics carry them on, other writes replace
-them.  Lanes keep what a fence covers until they write (``_fenced``), and what they have read until
-a fence takes it (``_seen``).
+A place that is used to synchronise has chains of what was released to it (:class:`.Chain`), one for
+all and one for each CTA, which holds what was released to that CTA only as well.  Atomics carry the
+chains on, other writes begin new ones.  Lanes keep what a fence covers until they write, and what
+they have read until a fence takes it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
 
 from ...isa.order import SCOPES, MemoryOrder
-from ...isa.protocol import Array, BoolArray
-from .clocks import Clock, Knowledge, joined
+from ...isa.protocol import Array
+from .clocks import Clock, Knowledge, Moment
+from .releases import Chain
 
 __all__ = ["Synchronisation"]
 
 #: Memory and byte offset; shared memory of different CTAs has different offsets.
 Location: TypeAlias = tuple[str, int]
+#: A chain and how many of its clocks were there.
+_Part: TypeAlias = tuple[Chain, int]
+
+_GPU = SCOPES.index("gpu")
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    """A released clock: who released it, and the narrowest scope that carried it."""
+@dataclass(slots=True)
+class _Place:
+    """The chains of a location, and who wrote to it last: its CTA, and if in a wide scope."""
 
-    clock: Clock
-    lane: int
     cta: int
-    scope: int
+    wide: bool
+    all: Chain = field(default_factory=Chain)
+    near: dict[int, Chain] = field(default_factory=dict)
+
+    def links(self, cta: int, wide: bool) -> bool:
+        """Whether an access is morally strong with the last write."""
+        return cta == self.cta or (wide and self.wide)
+
+    def close(self) -> None:
+        self.all.closed = True
+        for chain in self.near.values():
+            chain.closed = True
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What a lane has read of a location: what was released to all, and to its CTA."""
+
+    all: dict[Chain, int] = field(default_factory=dict)
+    near: dict[Chain, int] = field(default_factory=dict)
+    #: by a wait on an mbarrier
+    clock: Clock | None = None
+
+
+@dataclass(slots=True)
+class _Own:
+    """The last releases of a lane to a location: of any scope, and to all."""
+
+    near: Moment
+    all: Moment | None
 
 
 class Synchronisation:
     """The synchronising locations of a launch, and the fences of the lanes of a wave."""
 
     def __init__(self) -> None:
-        self._at: dict[Location, tuple[_Entry, ...]] = {}
-        #: by lane and scope
-        self._fenced: dict[int, dict[int, Clock]] = {}
-        self._seen: dict[int, dict[Location, tuple[_Entry, ...]]] = {}
-        #: what the fence.sc so far cover in the order of this run, by the CTA that they are in (for
-        #: those of a wider scope also by -1), and what each lane had of it
-        self._sequences: dict[int, Clock | None] = {}
-        self._sequential: dict[int, Clock] = {}
-        self._taken: dict[tuple[int, int, int], Clock] = {}
-        self.know: Knowledge | None = None
+        self._at: dict[Location, _Place] = {}
+        #: by location and global lane: a later write of the lane continues these patterns
+        self._own: dict[Location, dict[int, _Own]] = {}
+        #: by lane of the wave
+        self._seen: dict[int, dict[Location, _Seen]] = {}
+        self._taken: dict[int, dict[Chain, int]] = {}
 
     def begin(self, know: Knowledge) -> None:
         """A new wave."""
         self.know = know
-        self._fenced.clear()
+        size = len(know.ctas) * know.per
+        #: the last release fence of each lane, of any scope and of gpu scope or wider
+        self._near: Array = np.full(size, None, object)
+        self._wide: Array = np.full(size, None, object)
+        self._fenced = np.zeros(size, bool)
+        self._any = False
         self._seen.clear()
-        self._sequential.clear()
         self._taken.clear()
-        for where in [w for w in self._at if w[0] == "shared"]:  # of CTAs that have ended
-            del self._at[where]
-
-    @property
-    def idle(self) -> bool:
-        """Whether a relaxed access has nothing to do."""
-        return not self._at and not self._fenced
-
-    def _cta(self, lane: int) -> int:
-        assert self.know is not None
-        return int(self.know.ctas[lane // self.know.per])
+        for places in (self._at, self._own):  # shared memory of CTAs that have ended
+            for where in [w for w in places if w[0] == "shared"]:
+                del places[where]
 
     # --- fences ---------------------------------------------------------------------------------
 
     def fence(self, lanes: Array, order: MemoryOrder) -> None:
         """A fence of these lanes: first it acquires, then it releases."""
-        know = self.know
-        assert know is not None
-        scope = SCOPES.index(order.scope)
+        if not len(lanes):
+            return
+        wide = SCOPES.index(order.scope) >= _GPU
         if order.acquire and self._seen:
-            for lane in map(int, lanes):
-                for entries in self._seen.get(lane, {}).values():
-                    self._take(lane, entries, scope)
-        if order.sequential:
-            self._in_order(lanes, scope)
+            self.know.turn(lanes)
+            for lane in lanes.tolist():
+                found = self._seen.get(lane)
+                if found:
+                    for where in list(found):
+                        self._take_seen(lane, found, where, wide)
         if order.release:
-            for lane in map(int, lanes):
-                self._fenced.setdefault(lane, {})[scope] = know.clock(lane)
-            know.tick(lanes)
+            moment = Moment(self.know, lanes)
+            self._near[lanes] = moment
+            if wide:
+                self._wide[lanes] = moment
+            self._fenced[lanes] = self._any = True
+            self.know.tick(lanes)
 
-    def _in_order(self, lanes: Array, scope: int) -> None:
-        """The next fence.sc of these lanes: after those whose scopes include each other."""
-        know = self.know
-        assert know is not None
-        ctas = know.ctas[lanes // know.per]
-        for cta in map(int, np.unique(ctas)):
-            members = lanes[ctas == cta]
-            places = (cta, -1) if scope >= SCOPES.index("gpu") else (cta,)
-            known = [self._sequences.get(p) for p in places]
-            clock = joined((*known, know.clock_of_all(members)))
-            assert clock is not None
-            self._sequences.update(dict.fromkeys(places, clock))
-            self._sequential.update(dict.fromkeys(map(int, members), clock))
+    def _take_seen(
+        self, lane: int, found: dict[Location, _Seen], where: Location, wide: bool
+    ) -> None:
+        """A lane acquires what it has read of a location before."""
+        seen = found[where]
+        self._take(lane, seen.near.items())
+        seen.near.clear()
+        self.know.acquire(lane, seen.clock)
+        seen.clock = None
+        if wide:
+            self._take(lane, seen.all.items())
+            del found[where]
 
-    def _take(self, lane: int, entries: tuple[_Entry, ...], scope: int) -> None:
-        assert self.know is not None
-        cta = self._cta(lane)
-        for e in entries:
-            if e.cta == cta or min(e.scope, scope) >= SCOPES.index("gpu"):
-                key = lane, e.cta, e.scope
-                if self._taken.get(key) is not e.clock:  # a lane that spins takes it once
-                    self._taken[key] = e.clock
-                    self.know.acquire(lane, e.clock)
-
-    def in_sequence(self, owner: Array, time: Array, lanes: Array) -> BoolArray:
-        """Which accesses the order in which this run executed fence.sc puts before the lanes.
-
-        Another run may have the other order (PTX ISA 9.1, Memory Consistency Model: Fence-SC).
-        """
-        out: BoolArray = np.zeros(len(owner), bool)
-        if self._sequential:
-            for k, lane in enumerate(map(int, lanes)):
-                clock = self._sequential.get(lane)
-                out[k] = clock is not None and clock.knows(int(owner[k]), int(time[k]))
-        return out
+    def _take(self, lane: int, parts: Iterable[_Part]) -> None:
+        taken = self._taken.setdefault(lane, {})
+        for chain, count in parts:
+            if taken.get(chain, 0) < count:  # a lane that spins takes it once
+                taken[chain] = count
+                self.know.acquire(lane, chain.clock(count))
 
     def fenced(self, lane: int) -> Clock | None:
         """What the last release fence of a lane covers."""
-        return joined(self._fenced.get(lane, {}).values())
+        moment = self._near[lane]
+        return None if moment is None else moment.clock(lane)
 
     def seen(self, lane: int, where: Location, clock: Clock) -> None:
         """A lane has read a clock that its next acquire fence takes."""
-        entry = _Entry(clock, -1, self._cta(lane), len(SCOPES) - 1)
-        self._seen.setdefault(lane, {})[where] = (entry,)
+        self._seen.setdefault(lane, {}).setdefault(where, _Seen()).clock = clock
 
     # --- accesses -------------------------------------------------------------------------------
 
@@ -136,89 +149,130 @@ class Synchronisation:
         """Strong reads of these byte offsets."""
         if not self._at and not (order.acquire and self._seen):
             return
-        for place, lane in zip(map(int, at), map(int, lanes), strict=True):
-            self._read((space, place), lane, order)
-
-    def _read(self, where: Location, lane: int, order: MemoryOrder) -> None:
-        scope = SCOPES.index(order.scope)
-        found = self._at.get(where, ())
-        before = self._seen.get(lane, {}).get(where, ())
         if order.acquire:
-            self._take(lane, (*found, *before), scope)
-        elif found and order.reads:
-            kept = tuple({_narrowed(e, scope): None for e in found} | dict.fromkeys(before))
-            self._seen.setdefault(lane, {})[where] = kept
+            self.know.turn(lanes)
+        wide = SCOPES.index(order.scope) >= _GPU
+        ctas = self.know.ctas[lanes // self.know.per].tolist()
+        for where, lane, cta in zip(at.tolist(), lanes.tolist(), ctas, strict=True):
+            self._read((space, where), lane, cta, wide, order)
+
+    def _read(self, where: Location, lane: int, cta: int, wide: bool, order: MemoryOrder) -> None:
+        place = self._at.get(where)
+        if place is not None and (order.acquire or order.reads) and place.links(cta, wide):
+            seen = self._seen.setdefault(lane, {}).setdefault(where, _Seen())
+            if place.all.count:
+                seen.all[place.all] = place.all.count
+            near = place.near.get(cta)
+            if near is not None:
+                seen.near[near] = near.count
+        if order.acquire:
+            found = self._seen.get(lane, {})
+            if where in found:
+                self._take_seen(lane, found, where, wide)
 
     def write(self, space: str, at: Array, lanes: Array, order: MemoryOrder) -> None:
         """Strong writes; the last one to a place stays."""
-        if self.idle and not order.release:
-            return
-        clocks = self._released(lanes, order)
-        for place, lane in zip(map(int, at), map(int, lanes), strict=True):
-            self._write((space, place), lane, order, clocks.get(lane))
-
-    def _write(self, where: Location, lane: int, order: MemoryOrder, clock: Clock | None) -> None:
-        mine = self._given(lane, order, clock)
-        # a later write of the thread that released to the place continues its pattern
-        assert self.know is not None
-        me = int(self.know.globally(np.array([lane]))[0])
-        mine += tuple(e for e in self._at.get(where, ()) if e.lane == me)
-        self._set(where, mine)
+        if order.release or self._any or self._at or self._own:
+            self._write(space, at, lanes, order, carries=False)
 
     def atomic(self, space: str, at: Array, lanes: Array, order: MemoryOrder) -> None:
         """Atomics, one lane after the other: they read, and carry on what they read from.
 
         The caller lets time advance when it has recorded the accesses.
         """
-        if self.idle and not order.release and not (order.acquire and self._seen):
+        if order.acquire and order.release:
+            self.know.turn(lanes)
+            for k in range(len(lanes)):  # what one releases the next acquires
+                self._acquire_one(space, at, lanes, order, k)
+                one = slice(k, k + 1)
+                self._write(space, at[one], lanes[one], order, carries=True)
             return
-        assert self.know is not None
-        for place, lane in zip(map(int, at), map(int, lanes), strict=True):
-            where = (space, place)
-            self._read(where, lane, order)
-            scope = SCOPES.index(order.scope)
-            mine = self._given(lane, order, self.know.clock(lane) if order.release else None)
-            chain = tuple(_narrowed(e, scope) for e in self._at.get(where, ()))
-            self._set(where, tuple(replace(e, lane=-1) for e in (*chain, *mine)))
+        if order.acquire and (self._at or self._seen):
+            self.know.turn(lanes)
+        if order.release or self._at or self._seen or self._some_fenced(lanes):
+            self._write(space, at, lanes, order, carries=True)
+
+    def _some_fenced(self, lanes: Array) -> bool:
+        return self._any and bool(self._fenced[lanes].any())
+
+    def _acquire_one(self, space: str, at: Array, lanes: Array, order: MemoryOrder, k: int) -> None:
+        wide = SCOPES.index(order.scope) >= _GPU
+        lane = int(lanes[k])
+        cta = int(self.know.ctas[lane // self.know.per])
+        self._read((space, int(at[k])), lane, cta, wide, order)
 
     def overwritten(self, space: str, at: Array) -> None:
         """Weak writes end the patterns of their places."""
         if self._at:
             for place in np.unique(at):
-                self._at.pop((space, int(place)), None)
+                self._end((space, int(place)))
 
-    def _released(self, lanes: Array, order: MemoryOrder) -> dict[int, Clock]:
-        if not order.release:
-            return {}
-        assert self.know is not None
-        clocks = {int(lane): self.know.clock(int(lane)) for lane in lanes}
-        self.know.tick(lanes)
-        return clocks
+    def _end(self, where: Location) -> None:
+        place = self._at.pop(where, None)
+        if place is not None:
+            place.close()
 
-    def _given(self, lane: int, order: MemoryOrder, clock: Clock | None) -> tuple[_Entry, ...]:
-        """What a write of the lane releases: by itself, or by the fence before it."""
-        assert self.know is not None
-        scope = SCOPES.index(order.scope)
-        me = int(self.know.globally(np.array([lane]))[0])
-        out = [] if clock is None else [_Entry(clock, me, self._cta(lane), scope)]
-        for fence, covered in self._fenced.get(lane, {}).items():
-            out.append(_Entry(covered, me, self._cta(lane), min(scope, fence)))
-        return tuple(out)
+    def _write(
+        self, space: str, at: Array, lanes: Array, order: MemoryOrder, carries: bool
+    ) -> None:
+        """Writes by lanes, in this order; those that carry on what was there have read it."""
+        know = self.know
+        wide = SCOPES.index(order.scope) >= _GPU
+        moment = Moment(know, lanes) if order.release and len(lanes) else None
+        reads = carries and not (order.acquire and order.release)
+        rows = zip(
+            at.tolist(), lanes.tolist(), know.ctas[lanes // know.per].tolist(),
+            self._near[lanes], self._wide[lanes], strict=True,
+        )  # fmt: skip
+        for offset, lane, cta, near, all_ in rows:
+            where = (space, offset)
+            if reads:
+                self._read(where, lane, cta, wide, order)
+            if moment is not None:
+                near, all_ = moment, moment if wide else all_
+            if moment is not None or where in self._own:
+                near, all_ = self._continued(where, lane, near, all_, moment, wide)
+            self._put(where, lane, cta, wide, near, all_, carries)
+        if moment is not None and not carries:
+            know.tick(lanes)
 
-    def _set(self, where: Location, entries: tuple[_Entry, ...]) -> None:
-        if entries:
-            together: dict[tuple[int, int, int], _Entry] = {}
-            for e in entries:
-                old = together.get((e.lane, e.cta, e.scope))
-                if old is not None:
-                    clock = joined((old.clock, e.clock))
-                    assert clock is not None
-                    e = _Entry(clock, e.lane, e.cta, e.scope)
-                together[e.lane, e.cta, e.scope] = e
-            self._at[where] = tuple(together.values())
-        else:
-            self._at.pop(where, None)
+    def _continued(
+        self, where: Location, lane: int, near: Moment | None, all_: Moment | None,
+        moment: Moment | None, wide: bool,
+    ) -> tuple[Moment | None, Moment | None]:  # fmt: skip
+        """What a write gives that goes on with earlier releases of its lane to the place."""
+        know = self.know
+        me = int(know.first[lane // know.per]) + lane % know.per
+        own = self._own.setdefault(where, {})
+        before = own.get(me)
+        if before is not None:
+            near = _later(near, before.near)
+            all_ = _later(all_, before.all)
+        if moment is not None:
+            own[me] = _Own(moment, moment if wide else before.all if before else None)
+        return near, all_
+
+    def _put(
+        self, where: Location, lane: int, cta: int, wide: bool, near: Moment | None,
+        all_: Moment | None, carries: bool,
+    ) -> None:  # fmt: skip
+        """A write: the chains of the place go on or begin anew."""
+        place = self._at.get(where)
+        if place is not None and not (carries and place.links(cta, wide)):
+            self._end(where)
+            place = None
+        if place is None:
+            if near is None:
+                return
+            place = self._at[where] = _Place(cta, wide)
+        place.cta, place.wide = cta, wide
+        if near is not None:
+            place.near.setdefault(cta, Chain()).append(near, lane)
+        if all_ is not None:
+            place.all.append(all_, lane)
 
 
-def _narrowed(e: _Entry, scope: int) -> _Entry:
-    return e if scope >= e.scope else _Entry(e.clock, e.lane, e.cta, scope)
+def _later(one: Moment | None, other: Moment | None) -> Moment | None:
+    if one is None or other is None:
+        return one if other is None else other
+    return one if one.number > other.number else other
