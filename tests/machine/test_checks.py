@@ -165,10 +165,10 @@ def test_generic_addresses_of_three_spaces(run: Any) -> None:
 
 def test_unsupported_stops_only_when_it_is_reached(run: Any) -> None:
     body = "    setp.gt.u32 %p1, %t, 99;\n    @%p1 bra X;\n    bra END;\nX: {}\nEND:"
-    pack = "cvt.pack.sat.u4.s32.b32 %r1, %t, %t, 0;"
-    report, _ = run(body.format(pack))
+    unknown = "discard.global.L2 [%mine], 128;"
+    report, _ = run(body.format(unknown))
     assert report.verdict == "clean"
-    report, _ = run(body.format(pack).replace("%t, 99", "%t, 3"))
+    report, _ = run(body.format(unknown).replace("%t, 99", "%t, 3"))
     assert (report.verdict, report.exit_code) == ("unsupported", 4)
 
 
