@@ -133,7 +133,9 @@ def subjects() -> tuple[Subject, ...]:
 
 
 def _launched(path: Path) -> bool:
-    return "\n// launch:" in "\n" + path.read_text()
+    """Whether a golden kernel has a launch; of long ones there are short ones of the same kind."""
+    text = path.read_text()
+    return "\n// launch:" in "\n" + text and len(text) < 9_000
 
 
 def of_file(path: Path) -> Subject:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Literal
 
 from ptxsim.build import Kernel
 from ptxsim.errors import UsageError
@@ -27,6 +28,12 @@ __all__ = ["Lowered", "lower_matmul"]
 _SCHEMES = {
     "off": Scheme("off"), "on": Scheme("on"), "aligned": Scheme("aligned"),
 }  # fmt: skip
+#: Why copies may be narrow, and the fill and the peeling that make them wider.
+_CAUSES: tuple[tuple[str, Literal["", "zfill"], Literal["", "aligned"]], ...] = (
+    ("stores of zeros cannot complete a vector at the end", "zfill", ""),
+    ("the tiles behind the residue begin at multiples of no more", "", "aligned"),
+    ("neither stores of zeros nor the tiles behind the residue allow more", "zfill", "aligned"),
+)
 #: Iterations of a timeline that is printed.
 _ROWS = 8
 
@@ -115,14 +122,17 @@ def _notes(spec: Matmul) -> Iterator[str]:
 
 
 def _cause(spec: Matmul, operand: str) -> str:
-    if spec.scheme.peel == "on":
-        other = replace(spec, scheme=replace(spec.scheme, peel="aligned"))
-        if _bytes(other, operand) > _bytes(spec, operand):
-            return (
-                "the tiles behind the residue begin at multiples of no more; "
-                f"--peel aligned moves {_bytes(other, operand)} bytes"
-            )
-    return "no more divides the distance of its rows or the tile"
+    """What an operand would need for wider copies."""
+    if any(stride != 1 for stride in spec.strides.get(operand, ())[-1:]):
+        return "its elements are apart"
+    here = _bytes(spec, operand)
+    for cause, fill, peel in _CAUSES:
+        scheme = replace(spec.scheme, fill=fill or spec.scheme.fill, peel=peel or spec.scheme.peel)
+        could = _bytes(replace(spec, scheme=scheme), operand)
+        if (spec.scheme.peel == "on" or not peel) and could > here:
+            words = [f"--fill {fill}"] * bool(fill) + [f"--peel {peel}"] * bool(peel)
+            return f"{cause}; {' '.join(words)} moves {could} bytes"
+    return "no more is known to divide the distance of its rows or the tile"
 
 
 def lower_matmul(spec: Matmul, version: tuple[int, int] | None = None) -> Lowered:

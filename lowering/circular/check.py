@@ -18,6 +18,7 @@ def check(fusion: Fusion) -> None:
         _reduction(t)
         for source in t.sources:
             _owners(t, source)
+            _inside(t, source)
 
 
 def _inlined(t: Tensor) -> None:
@@ -61,3 +62,19 @@ def _owners(t: Tensor, source: Tensor) -> None:
             raise UsageError(
                 f"{axis} is {how.value} in {source.name}, but not in {t.name}, which reads it"
             )
+
+
+def _inside(t: Tensor, source: Tensor) -> None:
+    """A tensor that is inlined has its value in the loops around it, and nowhere else."""
+    if source.at is None:
+        return
+    consumer, position = source.at
+    reader, depth = t, position
+    while reader is not consumer and reader.at is not None:
+        depth = min(depth, reader.at[1])
+        reader = reader.at[0]
+    if reader is not consumer or depth < position:
+        raise UsageError(
+            f"{source.name} is inlined at {position} of {consumer.name}, but {t.name}, which reads "
+            "it, is outside of those loops"
+        )

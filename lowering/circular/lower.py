@@ -172,11 +172,8 @@ class _Nest:
         shared = {p for p in producers if p.memory is Memory.SHARED}
         if shared & self.loaded and not self.repeats:
             nodes.append(BlockSync())  # for another nest that has read it
-        for producer in producers:
-            nodes += self._produced(producer, t, point)
+        nodes += self._producers(producers, t, point)
         self.loaded |= shared
-        if shared:
-            nodes += [*self._landed(nodes), BlockSync()]
         if depth == len(t.leaf):
             return [*nodes, *self._made(t, point)]
         axis = t.leaf[depth]
@@ -221,6 +218,25 @@ class _Nest:
     def _produced(self, t: Tensor, consumer: Tensor, point: Point) -> list[Node]:
         position = t.at[1] if t.at is not None else 0
         return self.nest(t, 0, point.only(set(consumer.leaf[:position]) & set(t.leaf)))
+
+    def _producers(self, producers: list[Tensor], t: Tensor, point: Point) -> list[Node]:
+        """Tensors that are made in one place; what is in shared memory is there for the others."""
+        nodes: list[Node] = []
+        loads: list[Node] = []
+        pending: set[Tensor] = set()
+        for producer in producers:
+            if pending & self._read(producer):
+                nodes += [*loads, *self._landed(loads), BlockSync()]
+                loads, pending = [], set()
+            loads += self._produced(producer, t, point)
+            if producer.memory is Memory.SHARED:
+                pending.add(producer)
+        return [*nodes, *loads, *([*self._landed(loads), BlockSync()] if pending else [])]
+
+    def _read(self, t: Tensor) -> set[Tensor]:
+        """What a tensor and those inlined in it are computed from."""
+        inside = [p for p in self.fusion.tensors if p.at is not None and p.at[0] is t]
+        return set(t.sources).union(*map(self._read, inside))
 
     def _landed(self, nodes: list[Node]) -> list[Node]:
         return [Commit(), Wait(0)] if _asynchronous(nodes) else []

@@ -79,10 +79,21 @@ class Matmul:
         self._check_sizes()
         if not 1 <= self.stages <= 6:
             raise UsageError(f"{self.stages} stages; a circular buffer has 1 to 6")
-        if self.split_k < 1 or (self.split_k > 1 and isinstance(self.k, tuple)):
-            raise UsageError("split_k is at least 1, and 1 where K is merged of two axes")
+        self._check_parts()
         self._check_tile()
         self._check_grid()
+
+    def _check_parts(self) -> None:
+        """Parts of K are CTAs along z; without any there is nothing to launch."""
+        if self.split_k < 1 or (self.split_k > 1 and isinstance(self.k, tuple)):
+            raise UsageError("split_k is at least 1, and 1 where K is merged of two axes")
+        if self.split_k > 1 and self.k == 0:
+            raise UsageError("K = 0 has no parts; split_k is 1 there")
+        if self.split_k > 1 and self.batch is not None and self.batch_loop == "grid":
+            raise UsageError(
+                "batches and parts of K are both CTAs along z; split_k is 1 for a batch, unless "
+                "one CTA does the batches in turn (batch_loop)"
+            )
 
     def _check_sizes(self) -> None:
         batch = 1 if self.batch is None else self.batch

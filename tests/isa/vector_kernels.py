@@ -102,6 +102,7 @@ def _launch(kernel: ptxsim.Kernel, vector: Vector) -> tuple[Column, ...]:
     for n, column in enumerate(vector.columns, vector.results):
         bytes_ = np.ascontiguousarray(column).view(np.uint8).reshape(rows, -1)
         records[:rows, n, : bytes_.shape[1]] = bytes_
+        records[rows:, n] = records[0, n]  # threads beyond the rows repeat the first
     report = kernel.launch(grid=grid, block=block, args=[records.view(np.uint64)])
     found = {f.class_ for f in report.findings}
     assert found == ({vector.finding} if vector.finding else set()), (vector.line, report)

@@ -19,7 +19,7 @@ import ptxsim
 from lowering.circular import Matmul, lower_matmul
 from lowering.circular.cost import SCHEMES, Cost, Problem, Variant, cost, measured
 
-EXAMPLE = Path(__file__).parent.parent.parent / "examples" / "matmul_cost.py"
+EXAMPLE = runpy.run_path(str(Path(__file__).parent.parent.parent / "examples" / "matmul_cost.py"))
 
 
 def product(variant: Variant, depth: int = 3, vector: int = 8, k: int = 1000) -> Matmul:
@@ -36,7 +36,16 @@ def product(variant: Variant, depth: int = 3, vector: int = 8, k: int = 1000) ->
 
 
 @cache
+def in_the_example(variant: Variant) -> dict[str, int]:
+    """Three slots, vectors of 8 and K = 1000; its results are compared with NumPy's."""
+    found: dict[str, int] = EXAMPLE["count"](EXAMPLE["product"](variant))
+    return found
+
+
+@cache
 def counted(variant: Variant, depth: int, vector: int, k: int = 1000) -> dict[str, int]:
+    if (depth, vector, k) == (3, 8, 1000):
+        return in_the_example(variant)
     spec = product(variant, depth, vector, k)
     lowered = lower_matmul(spec)
     arrays = operands(spec, 1)
@@ -55,7 +64,8 @@ def formula(variant: Variant, depth: int, vector: int, k: int = 1000) -> Cost:
     return cost(variant, Problem(128, 128, k, 32, depth, vector, static_mn=True, static_k=static))
 
 
-CASES = [(v, 3, 8) for v in Variant] + [(v, s, 8) for s in (2, 4) for v in Variant]
+#: Variant, slots and K; those of 8 tiles, the first of 8 elements, are as good as those of 32
+CASES = [(v, 3, 1000) for v in Variant] + [(v, s, 232) for s in (2, 4) for v in Variant]
 NARROW = [(v, 3, 2) for v in Variant]
 
 
@@ -66,9 +76,9 @@ def agrees(variant: Variant, depth: int, vector: int, k: int = 1000) -> None:
     assert found == {name: getattr(expected, name) for name in found}
 
 
-@pytest.mark.parametrize(("variant", "depth", "vector"), CASES)
-def test_formulas(variant: Variant, depth: int, vector: int) -> None:
-    agrees(variant, depth, vector)
+@pytest.mark.parametrize(("variant", "depth", "k"), CASES)
+def test_formulas(variant: Variant, depth: int, k: int) -> None:
+    agrees(variant, depth, 8, k)
 
 
 @pytest.mark.slow
@@ -78,7 +88,7 @@ def test_narrow_vectors(variant: Variant, depth: int, vector: int) -> None:
 
 
 @pytest.mark.parametrize("variant", Variant)
-@pytest.mark.parametrize("k", [8, 32, 72])
+@pytest.mark.parametrize("k", [8, pytest.param(32, marks=pytest.mark.slow), 72])
 def test_few_tiles(variant: Variant, k: int) -> None:
     """Up to S - 1 tiles; where it is known that there is one alone, P0 makes no pipeline."""
     if variant is not Variant.P0 or k == 72:
@@ -112,15 +122,19 @@ DEPTHS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("variant", "depth"), DEPTHS)
 def test_other_depths(variant: Variant, depth: int) -> None:
     found = counted(variant, depth, 8)
     assert tuple(found[n] for n in ("axis", "fills", "copies")) == DEPTHS[variant, depth]
 
 
-def test_the_example(capsys: pytest.CaptureFixture[str]) -> None:
-    """It says of each of its numbers that the formula has the same."""
-    runpy.run_path(str(EXAMPLE))["main"]()
+def test_the_example(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says of each of its numbers that the formula has the same; the launches were made."""
+    main = EXAMPLE["main"]
+    known = {SCHEMES[variant]: in_the_example(variant) for variant in Variant}
+    monkeypatch.setitem(main.__globals__, "count", lambda spec: known[spec.scheme])
+    main()
     lines = capsys.readouterr().out.splitlines()
     rows = {words[0]: words[1:] for words in map(str.split, lines[1:6])}
     for variant, (axis, uniform, fills, size, copies, masked) in TABLE.items():

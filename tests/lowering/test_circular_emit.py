@@ -188,9 +188,11 @@ class TestCopies:
         assert loads(global_("x", "f32", 32, N // 4 * 4), LANE, 0) == ["ld.global.v4.b32"]
         assert loads(global_("x", "f32", N), LANE * 4 + 3) == ["ld.global.b32"] * 4
 
-    @pytest.mark.parametrize("dtype", ["f16", "f32", "s8"])
-    @pytest.mark.parametrize("width", [1, 3, 16])
-    @pytest.mark.parametrize("first", [0, 3, 8])
+    @pytest.mark.parametrize(("dtype", "width", "first"), [
+        pytest.param(d, w, f, marks=() if (i + j + k) % 3 == 0 else pytest.mark.slow)
+        for i, d in enumerate(("f16", "f32", "s8"))
+        for j, w in enumerate((1, 3, 16)) for k, f in enumerate((0, 3, 8))
+    ])  # fmt: skip
     def test_pieces_of_a_swizzle(self, dtype: str, width: int, first: int) -> None:
         # chunks of 16 bytes in rows of 128 bytes; what is longer than a chunk is cut
         columns = 128 // as_stored(np.zeros(1), dtype).itemsize
@@ -405,8 +407,10 @@ def sum_of_rows(
 
 
 class TestLoops:
-    @pytest.mark.parametrize("stages", [2, 3, 5])
-    @pytest.mark.parametrize("k", [0, 1, 15, 16, 17, 33, 45, 64])
+    @pytest.mark.parametrize(("stages", "k"), [
+        pytest.param(s, k, marks=() if (s + k) % 3 == 0 else pytest.mark.slow)
+        for s in (2, 3, 5) for k in (0, 1, 15, 16, 17, 33, 45, 64)
+    ])  # fmt: skip
     def test_reduction(self, stages: int, k: int) -> None:
         x = np.random.default_rng(k).integers(-9, 9, (33, k)).astype(np.float32)
         y = np.full(33, np.nan, np.float32)

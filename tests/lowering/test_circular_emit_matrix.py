@@ -45,7 +45,7 @@ _KINDS = {
     "tf32 across": Tiles("f32", held="tf32", shape=(16, 8, 8), a_across=True, b_across=True),
     "s8": Tiles("s8", shape=(16, 8, 32), sum_="s32", cta=(32, 16, 64)),
     "s8 across": Tiles(
-        "s8", shape=(16, 8, 32), sum_="s32", cta=(32, 16, 64), a_across=True, b_across=True
+        "s8", shape=(16, 8, 32), sum_="s32", cta=(32, 16, 32), a_across=True, b_across=True
     ),
 }
 
@@ -57,8 +57,10 @@ class TestResults:
         tiles = _KINDS[kind]
         tiles.run(48, 2 * tiles.cta[2] + 16, 32)
 
-    @pytest.mark.parametrize("stages", [2, 3, 4])
-    @pytest.mark.parametrize("k", [0, 8, 32, 40, 64, 96, 136])
+    @pytest.mark.parametrize(("stages", "k"), [
+        pytest.param(s, k, marks=() if (s + k // 8) % 3 == 0 else pytest.mark.slow)
+        for s in (2, 3, 4) for k in (0, 8, 32, 40, 64, 96, 136)
+    ])  # fmt: skip
     def test_depths_and_residues(self, stages: int, k: int) -> None:
         Tiles(stages=stages).run(33, k, 17)
 

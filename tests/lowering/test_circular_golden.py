@@ -27,6 +27,11 @@ PRODUCTS = {
         128, 128, 1001, layout="NT", scheme=Scheme("aligned"),
         strides={"a": (1008, 1), "b": (1008, 1)},
     ),
+    "matmul_small_peel_off": Matmul(40, 24, 88, (32, 32, 32), layout="NT", scheme=Scheme("off")),
+    "matmul_small_peel_aligned": Matmul(
+        40, 24, 45, (32, 32, 16), layout="NT", scheme=Scheme("aligned"),
+        strides={"a": (48, 1), "b": (48, 1)},
+    ),
     "matmul_s8": Matmul(100, 72, 80, (64, 64, 64), dtype="s8", layout="NT", stages=2),
     "matmul_f32": Matmul(100, 72, 75, (64, 64, 16), dtype="f32", layout="TN", stages=4),
     "matmul_tf32": Matmul(100, 72, 72, SMALL, dtype="tf32", layout="NN"),
@@ -80,7 +85,13 @@ def test_text(name: str, tmp_path: Path) -> None:
     assert kept(name)[1] == text
 
 
-@pytest.mark.parametrize("name", PRODUCTS)
+#: As long as matmul_f16_peel_on, and there are small ones.
+LONG = ("matmul_f16_peel_off", "matmul_f16_peel_aligned")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow if n in LONG else ()) for n in PRODUCTS]
+)
 def test_kernel_runs(name: str) -> None:
     assert run(PRODUCTS[name]).faults == []
 

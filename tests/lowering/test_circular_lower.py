@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -211,7 +212,15 @@ def test_nested_circular_buffers() -> None:
 # --- all schemes ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("scheme", SCHEMES, ids=scheme_id)
+def _some(step: int, schemes: Sequence[Scheme] = SCHEMES) -> list[Any]:
+    """Schemes of which one in so many runs by default, the others with the slow tests."""
+    return [
+        pytest.param(s, id=scheme_id(s), marks=() if at % step == 0 else pytest.mark.slow)
+        for at, s in enumerate(schemes)
+    ]
+
+
+@pytest.mark.parametrize("scheme", _some(3))
 def test_schemes(scheme: Scheme) -> None:
     for k in (0, 3, 15):
         made = case(crossed_sum(K, 3, tile=4), scheme, K=k)
@@ -222,7 +231,7 @@ def test_schemes(scheme: Scheme) -> None:
     simulated(made)
 
 
-@pytest.mark.parametrize("scheme", SCHEMES, ids=scheme_id)
+@pytest.mark.parametrize("scheme", _some(3))
 def test_schemes_with_vectors(scheme: Scheme) -> None:
     # 4 | 44 keeps whole vectors of 16 bytes in all schemes: r = 12
     made = case(row_sum(10, 44, vector=4, cache="cg"), scheme)
@@ -231,7 +240,7 @@ def test_schemes_with_vectors(scheme: Scheme) -> None:
         simulated(made)
 
 
-@pytest.mark.parametrize("scheme", [s for s in SCHEMES if s.peel != "aligned"], ids=scheme_id)
+@pytest.mark.parametrize("scheme", _some(3, [s for s in SCHEMES if s.peel != "aligned"]))
 def test_schemes_of_outputs_along_the_axis(scheme: Scheme) -> None:
     for n in (0, 3, 13, 16):
         made = case(doubled(N, 3, tile=4), scheme, N=n)
@@ -256,8 +265,15 @@ def test_nothing_needs_zeros_that_tests_what_it_reads(peel: str, tail: str, op: 
 # --- edge cases -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("tile", [16, 32])
-@pytest.mark.parametrize("k", [0, 1, 7, 8, 9, 15, 16, 17, 31, 32, 33, 45, 48, 63, 64, 65])
+#: Residues of the design (section 6.2) and tiles; every other one by default.
+GRID = [
+    pytest.param(k, tile, marks=() if (at + tile // 16) % 2 else pytest.mark.slow)
+    for tile in (16, 32)
+    for at, k in enumerate((0, 1, 7, 8, 9, 15, 16, 17, 31, 32, 33, 45, 48, 63, 64, 65))
+]
+
+
+@pytest.mark.parametrize(("k", "tile"), GRID)
 def test_grid_of_residues(k: int, tile: int) -> None:
     named = case(row_sum(M, K, tile=tile, rows=4), M=5, K=k)
     known = case(row_sum(5, k, tile=tile, rows=4))
@@ -265,7 +281,7 @@ def test_grid_of_residues(k: int, tile: int) -> None:
         interpreted(made)
     # unpeeled the same
     interpreted(case(row_sum(5, k, tile=tile, rows=4), OFF), landings=["late"])
-    if tile == 16 and k in (0, 16, 45):
+    if tile == 16 and k in (0, 16, 33):
         simulated(named)
         simulated(known)
 
@@ -327,9 +343,14 @@ def test_two_peeled_axes_without_a_buffer_have_four_bodies() -> None:
     assert guards == [2, 1, 1, 0]
 
 
-@pytest.mark.parametrize("gap", [0, 3])
-@pytest.mark.parametrize(("k1", "k2"), [(3, 5), (4, 8), (7, 12)])
-@pytest.mark.parametrize("tile", [4, 8, 16])
+#: Extents, tile and gap, of which two in three run by default.
+MERGED = [
+    pytest.param(*ks, tile, gap, marks=() if (at + tile // 4 + gap // 3) % 3 else pytest.mark.slow)
+    for at, ks in enumerate([(3, 5), (4, 8), (7, 12)]) for tile in (4, 8, 16) for gap in (0, 3)
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("k1", "k2", "tile", "gap"), MERGED)
 def test_merged_axes(k1: int, k2: int, tile: int, gap: int) -> None:
     named = case(merged_sum(B, K, 2, tile=tile, gap=gap), B=k1, K=k2)
     interpreted(named, landings=["late"])
@@ -554,6 +575,30 @@ def test_a_barrier_before_the_next_tile(around: Parallel | None, peeled: bool) -
     simulated(made)
 
 
+def _side_by_side(cache: str, apart: bool) -> Fusion:
+    """Rows that others have loaded, read into registers beside the load; or one loop further in."""
+    fusion = Fusion("beside")
+    x = fusion.input("x", "f32", {"m": 4, "k": 4})
+    x_s = fusion.copy("x_s", x, Memory.SHARED, cache)
+    near = fusion.copy("near", x_s)
+    y = fusion.output("y", fusion.compute("neg", near, name="minus"))
+    minus = fusion.tensors[-2]
+    x_s.parallelize("k", Parallel.TIDX)
+    for t in (near, minus, y):
+        t.parallelize("m", Parallel.TIDX)
+        t.parallelize("k", Parallel.UNROLL)
+    minus.inline_at(y, 0)
+    x_s.inline_at(y, 0)
+    near.inline_at(*((minus, 2) if apart else (y, 0)))
+    return fusion
+
+
+@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize("cache", ["", "ca"])
+def test_a_load_is_there_for_what_is_read_beside_it(cache: str, apart: bool) -> None:
+    _judged(case(_side_by_side(cache, apart)))
+
+
 def test_a_barrier_before_another_nest_loads_it_again() -> None:
     fusion = Fusion("again")
     x = fusion.input("x", "f32", {"m": 8, "n": 8})
@@ -616,7 +661,9 @@ def test_more_threads_copy_than_add() -> None:
 # --- vectors --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("k", [1, 3, 4, 12, 13, 45, 46, 47, 48])
+@pytest.mark.parametrize(
+    "k", [1, 3, 13, 45, 48, *(pytest.param(k, marks=pytest.mark.slow) for k in (4, 12, 46, 47))]
+)
 def test_vectors_that_reach_beyond_the_axis(k: int) -> None:
     # r = 13 of 16 places: the vector from place 12 has one element only
     for scheme in (Scheme("aligned"), OFF, Scheme("aligned", tail="masked"),

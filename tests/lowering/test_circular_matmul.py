@@ -78,7 +78,8 @@ def test_the_sample_covers_pairs() -> None:
     "at", range(len(sample())), ids=lambda at: "-".join(map(str, sample()[at]))
 )
 def test_sample(at: int) -> None:
-    spec = everything(*sample()[at], SIZES[at % 5])
+    """Two CTAs instead of four, for the sake of time."""
+    spec = replace(everything(*sample()[at], SIZES[at % 5]), n=23)
     assert run(spec, at, schedule=SCHEDULES[at // 2 % 2]).faults == []
 
 
@@ -120,14 +121,9 @@ def test_upstream(name: str, peel: str) -> None:
     assert run(with_peel(UPSTREAM[name], peel)).faults == []
 
 
-@pytest.mark.parametrize("peel", PEELS)
-@pytest.mark.parametrize("name", SHORT)
+@pytest.mark.parametrize(("name", "peel"), one_in(4, SHORT, PEELS))
 def test_upstream_short(name: str, peel: str) -> None:
     assert run(with_peel(SHORT[name], peel)).faults == []
-
-
-def test_upstream_ampere() -> None:
-    assert run(UPSTREAM["AmpereMatmul NT"], tools="memcheck,initcheck").faults == []
 
 
 def with_peel(spec: Matmul, peel: str) -> Matmul:
@@ -149,7 +145,7 @@ def test_without_cp_async_there_is_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("dtype", "peel", "symbolic"), one_in(4, ["f16", "f32", "s8"], PEELS, ["", "k", "mnk"])
+    ("dtype", "peel", "symbolic"), one_in(5, ["f16", "f32", "s8"], PEELS, ["", "k", "mnk"])
 )
 def test_no_k(dtype: str, peel: str, symbolic: str) -> None:
     """K = 0: a result of zeros (whose bits the oracle says as well), and no read."""
@@ -228,7 +224,7 @@ def copies(done: Run) -> set[str]:
     return {" ".join(m) for m in re.findall(r"(cp\.async\.c[ag])\.\S+ .*\], (\d+)", text)}
 
 
-@pytest.mark.parametrize(("dtype", "peel"), one_in(2, ["f16", "bf16", "f32", "tf32"], PEELS))
+@pytest.mark.parametrize(("dtype", "peel"), one_in(4, ["f16", "bf16", "f32", "tf32"], PEELS))
 def test_nan_is_around_the_operands(dtype: str, peel: str) -> None:
     """NaN in the columns behind K and in all rows behind M and N."""
     padded = {"a": (88, 1), "b": (88, 1), "c": (40, 1)}
@@ -251,7 +247,7 @@ BATCHES = {
 }
 
 
-@pytest.mark.parametrize(("dtype", "name"), one_in(2, ["f16", "f32", "s8"], BATCHES))
+@pytest.mark.parametrize(("dtype", "name"), one_in(4, ["f16", "f32", "s8"], BATCHES))
 def test_batches(dtype: str, name: str) -> None:
     peel = PEELS[(len(name) + len(dtype)) % 3]
     spec = small(dtype, 80, peel, batch=3, strides=BATCHES[name])
@@ -278,16 +274,15 @@ def test_batches_one_after_the_other(batch: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("dtype", "ks", "gap"), one_in(7, DTYPES, [(3, 5), (4, 8), (7, 12)], [0, 8])
+    ("dtype", "ks", "gap", "peel"), one_in(13, DTYPES, [(3, 5), (4, 8), (7, 12)], [0, 8], PEELS)
 )
-def test_two_axes_are_summed_over(dtype: str, ks: tuple[int, int], gap: int) -> None:
+def test_two_axes_are_summed_over(dtype: str, ks: tuple[int, int], gap: int, peel: str) -> None:
     row = ks[1] + gap
     strides = {"a": (ks[0] * row, row, 1), "b": (ks[0] * row, row, 1)} if gap else {}
     depths = {"f32": (4, 8, 16), "tf32": (8, 16), "s8": (32,)}.get(dtype, (16,))
     for at, depth in enumerate(depths):
-        for peel in PEELS:
-            spec = small(dtype, ks, peel, tile=(32, 32, depth), strides=strides, stages=2 + at)
-            assert run(spec, at).faults == [], (depth, peel)
+        spec = small(dtype, ks, peel, tile=(32, 32, depth), strides=strides, stages=2 + at)
+        assert run(spec, at).faults == [], depth
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -295,7 +290,7 @@ def test_two_axes_in_all_layouts(layout: str) -> None:
     assert run(small("f16", (7, 12), "on", layout=layout)).faults == []
 
 
-@pytest.mark.parametrize(("parts", "peel"), one_in(4, [2, 3, 5], PEELS))
+@pytest.mark.parametrize(("parts", "peel"), one_in(5, [2, 3, 5], PEELS))
 def test_parts_of_k(parts: int, peel: str) -> None:
     """Partial results along a leading axis of c, as many as whole tiles of K allow."""
     for k in (40, 144):

@@ -320,6 +320,18 @@ def _slots_differ() -> Fusion:
     return fusion
 
 
+def _read_outside(deep: bool) -> Fusion:
+    """c is computed in the loop of y, but read before it (by d, for y) or in the loop of z."""
+    fusion = Fusion("outside")
+    c = fusion.copy("c", fusion.input("x", "f32", {"n": 8}))
+    read = fusion.copy("d", c) if deep else c
+    y = fusion.output("y", read)
+    if not deep:
+        fusion.output("z", c)
+    c.inline_at(y, 1)
+    return fusion
+
+
 @pytest.mark.parametrize(
     ("fusion", "message"),
     [
@@ -344,6 +356,10 @@ def _slots_differ() -> Fusion:
         (_too_many(), "2048 threads are more than a CTA can have"),
         (_other_grid(), "ctaid.x has 4 values, but k of z has 8"),
         (_slots_differ(), "the tensors loaded in the loop over n.o differ in their slots"),
+        (_read_outside(deep=True),
+         "c is inlined at 1 of y, but d, which reads it, is outside of those loops"),
+        (_read_outside(deep=False),
+         "c is inlined at 1 of y, but z, which reads it, is outside of those loops"),
     ],
 )  # fmt: skip
 def test_a_schedule_is_refused(fusion: Fusion, message: str) -> None:

@@ -127,6 +127,37 @@ def test_explain_says_what_became_narrow(capsys: pytest.CaptureFixture[str]) -> 
     assert "copies of" not in Told(capsys, *words, "--explain", "--peel", "aligned").out
 
 
+# rows of a are 72 apart and K is 70, so that r * 2 bytes are 12; b has N contiguous
+NARROW = {
+    ("--fill", "explicit", "--peel", "aligned"): (
+        "move 4 bytes and are cp.async: stores of zeros cannot complete a vector at the end; "
+        "--fill zfill moves 16 bytes"
+    ),
+    ("--fill", "explicit"): (
+        "move 4 bytes and are cp.async: neither stores of zeros nor the tiles behind the residue "
+        "allow more; --fill zfill --peel aligned moves 16 bytes"
+    ),
+    ("--peel", "off", "--lda", "70"): (
+        "move 4 bytes and are cp.async: no more is known to divide the distance of its rows or the "
+        "tile"
+    ),
+}
+
+
+@pytest.mark.parametrize("words", NARROW, ids=" ".join)
+def test_each_cause_of_narrow_copies(
+    words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = Told(capsys, *SIZES, "--k", "70", *TILE, "--lda", "72", *words, "--explain")
+    assert told.out.splitlines()[-1] == f"copies of a {NARROW[words]}"
+
+
+def test_elements_that_are_apart_are_loaded_one_by_one() -> None:
+    spec = Matmul(40, 24, 72, (32, 32, 32), strides={"a": (144, 2)})
+    note = "copies of a move 2 bytes and are loads and stores: its elements are apart\n"
+    assert lower_matmul(spec).explain().endswith(note)
+
+
 def test_explain_of_an_unpeeled_long_loop(capsys: pytest.CaptureFixture[str]) -> None:
     """No tile is marked as a residue, and the middle is left out."""
     told = Told(capsys, *SIZES, *TILE, "--k", "32000", "--peel", "off", "--explain")
@@ -187,6 +218,9 @@ REFUSED = {
     ("--stages", "7"): "7 stages; a circular buffer has 1 to 6",
     ("--split-k", "0"): "split_k is at least 1",
     ("--split-k", "2", "--k", "5x6"): "1 where K is merged of two axes",
+    ("--split-k", "2", "--k", "0"): "K = 0 has no parts",
+    ("--split-k", "2", "--symbolic", "k", "--k", "0"): "K = 0 has no parts",
+    ("--split-k", "2", "--batch", "2"): "batches and parts of K are both CTAs along z",
     ("--symbolic", "z"): "--symbolic z: letters of m, n and k are needed",
     ("--symbolic", "k", "--k", "5x6"): "K that is merged of two axes cannot be symbolic",
     ("--multiple", "k=16"): "k = 72 is no multiple of 16",
