@@ -337,6 +337,23 @@ class Kernel:
                     return frozenset()
         return provenance(self._function).unwritten(same)
 
+    def _check_cluster(self, g: Geometry, given: bool) -> None:
+        """The cluster against the directives (PTX ISA, Cluster Dimension Directives)."""
+        directives = self._function.directives
+        required = directives.get("reqnctapercluster")
+        if required and (*required, 1, 1)[:3] != g.cluster:
+            raise UsageError(
+                f"the kernel requires clusters of {required} CTAs (.reqnctapercluster), not"
+                f" {g.cluster}"
+            )
+        if "explicitcluster" in directives and not (given or required):
+            raise UsageError("the kernel requires a cluster to be given (.explicitcluster)")
+        most = directives.get("maxclusterrank")
+        if most and math.prod(g.cluster) > most[0]:
+            raise UsageError(
+                f"the kernel allows {most[0]} CTAs a cluster (.maxclusterrank), not {g.cluster}"
+            )
+
     def _geometry(self, grid: Any, block: Any, cluster: Any, smem: int) -> Geometry:
         directives = self._function.directives
         shape = cluster
@@ -359,6 +376,7 @@ class Kernel:
         most = directives.get("maxntid")
         if most and math.prod(most) < g.threads:
             raise UsageError(f"the kernel allows {most} threads (.maxntid), not {g.block}")
+        self._check_cluster(g, cluster is not None)
         total = self.module.typed.shared_layout(self.name).size(smem)
         if not smem >= 0 or total > 228 << 10:
             raise UsageError(f"{total} bytes of shared memory a CTA; at most {228 << 10} exist")

@@ -63,7 +63,7 @@ class Floor:
 
     ``sm`` is the lowest target number; ``only`` lists architecture- or family-specific targets
     (``100a``, ``120f``) of which one is needed instead.  ``until`` is the last PTX ISA version that
-    has it, if it was removed, from the target number ``until_sm`` on.
+    has it, if it was removed, from the target number ``until_sm`` on; ``(0, 0)`` if there is none.
     """
 
     version: tuple[int, int] = (1, 0)
@@ -76,7 +76,7 @@ class Floor:
     def parse(text: str) -> Floor:
         """Read ``7.0+sm_80``, ``8.6+sm_100a/sm_120a``, ``6.0-6.4+sm_70``; parts may be missing.
 
-        ``1.2-6.3:70`` ends with PTX ISA 6.3 from sm_70 on.
+        ``1.2-6.3:70`` ends with PTX ISA 6.3 from sm_70 on; with ``-:90`` no version has it there.
 
         >>> Floor.parse("7.0+sm_80")
         Floor(version=(7, 0), sm=80, only=(), until=None, until_sm=0)
@@ -90,10 +90,10 @@ class Floor:
                     else:
                         sm = int(word[3:])
             else:
-                first, _, last = part.partition("-")
-                version = _version(first)
+                first, ends, last = part.partition("-")
+                version = _version(first) if first else version
                 last, _, number = last.partition(":")
-                until = _version(last) if last else None
+                until = _version(last or "0.0") if ends else None
                 until_sm = int(number or 0)
         return Floor(version, sm, tuple(only), until, until_sm)
 
@@ -106,8 +106,11 @@ class Floor:
         if version < self.version:
             return f"PTX ISA version {self.version[0]}.{self.version[1]} or later"
         if self.until is not None and version > self.until and target.number >= self.until_sm:
-            older = f", or a target below sm_{self.until_sm}" if self.until_sm else ""
-            return f"PTX ISA version {self.until[0]}.{self.until[1]} or earlier{older}"
+            below = f"a target below sm_{self.until_sm}"
+            if self.until == (0, 0):
+                return below
+            older = f"PTX ISA version {self.until[0]}.{self.until[1]} or earlier"
+            return f"{older}, or {below}" if self.until_sm else older
         if self.only and any(_meets(word, target) for word in self.only):
             return None
         if self.only and not self.sm:

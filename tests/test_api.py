@@ -120,6 +120,23 @@ def test_a_listener_sees_the_accesses() -> None:
     assert (outcome.contents(0).view(np.uint32) == 9).all()
 
 
+@pytest.mark.parametrize(
+    ("directive", "cluster", "message"),
+    [
+        (".reqnctapercluster 2", 4, r"requires clusters of \(2,\) CTAs"),
+        (".maxclusterrank 2", 4, r"allows 2 CTAs a cluster"),
+        (".explicitcluster", None, "requires a cluster to be given"),
+    ],
+)
+def test_a_cluster_that_the_directives_exclude(
+    directive: str, cluster: int | None, message: str
+) -> None:
+    text = f".version 8.0\n.target sm_90\n.address_size 64\n.entry k() {directive} {{ ret; }}\n"
+    with pytest.raises(ptxsim.UsageError, match=message):
+        ptxsim.assemble(text).kernel().launch(grid=8, block=1, cluster=cluster)
+    assert ptxsim.assemble(text).kernel().launch(grid=8, block=1, cluster=2).verdict == "clean"
+
+
 def test_ctas_of_a_cooperative_launch_run_at_the_same_time() -> None:
     """Each CTA waits for all; 17 of 1024 threads are one more than a wave of the machine has."""
     text = """.version 8.0

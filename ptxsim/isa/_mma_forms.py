@@ -18,7 +18,7 @@ _ELEMENT_BITS = {
 _OPERANDS = (
     "=~d.d_register*d_count, a.a_register*a_count, b.a_register*b_count, c.c_register*c_count"
 )
-_SPARSE = _OPERANDS + ", e.b32, #f.u32"
+_SPARSE = _OPERANDS + ", e.u32, #f.u32"
 _SCALES = ", scale_a.b32, ids_a.u16*2, scale_b.b32, ids_b.u16*2"
 
 #: The order of the two words tells A from B, so each slot must know both.

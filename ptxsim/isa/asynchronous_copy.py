@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .protocol import Registers, Step
-from .record import Form, Instruction, instruction
+from .record import Form, Instruction, Mods, instruction
 
 __all__: list[str] = []
 
@@ -25,13 +25,13 @@ class CpAsync(Instruction):
     """
 
     forms = (
-        Form(f"cop:{{ca cg}} {_TARGET} {_TAIL}", "[d], [a], #size.u32, cache.b64?hint"),
+        Form(f"cop:{{ca cg}} {_TARGET} {_TAIL}", "[d], [a], #size.u32, cache.u64?hint"),
         Form(
-            f"cop:{{ca cg}} {_TARGET} {_TAIL}", "[d], [a], #size.u32, src_size.u32, cache.b64?hint"
+            f"cop:{{ca cg}} {_TARGET} {_TAIL}", "[d], [a], #size.u32, src_size.u32, cache.u64?hint"
         ),
         Form(
             f"cop:{{ca cg}} {_TARGET} {_TAIL}",
-            "[d], [a], #size.u32, !ignore.pred, cache.b64?hint",
+            "[d], [a], #size.u32, !ignore.pred, cache.u64?hint",
             floor="7.5",
         ),
     )
@@ -39,20 +39,27 @@ class CpAsync(Instruction):
     counts_guard = True
     traps = ("misaligned", "oob", "copy-size")
 
+    def check_constant(self, name: str, value: int, m: Mods) -> str | None:
+        """The sizes of cp.async (PTX ISA, cp.async)."""
+        if name == "size":
+            legal = (16,) if m.cop == "cg" else (4, 8, 16)
+            if value not in legal:
+                many = " or ".join(map(str, legal))
+                return f"cp.async.{m.cop} copies {many} bytes, not {value}"
+        if name == "ignore" or (name == "src_size" and value > 16):
+            return "a source size is from 0 to 16 bytes, the ignore-src predicate a register"
+        return None
+
     def bind(self, b: Any) -> Step:
         size = b.constant("size")
         target, source = b.address("d"), b.address("a")
         source_size = b.source("src_size") if b.has("src_size") else -1
         ignore = b.source("ignore") if b.has("ignore") else -1
-        legal = (16,) if b.mods.cop == "cg" else (4, 8, 16)
         guard = b.guard()
         site = b.site
 
         def step(r: Registers, g: Any) -> None:
             mask = g.mask(guard(r))
-            if size not in legal:
-                g.finding("copy-size", f"cp.async.{b.mods.cop} copies {legal} bytes, not {size}",
-                          site, fatal=True)  # fmt: skip
             copied = np.array([size], np.uint32)
             if source_size >= 0:
                 copied = r[source_size]

@@ -138,7 +138,7 @@ class _Atomic(Instruction):
 
 
 def _forms(result: str) -> tuple[Form, ...]:
-    cache = ", cache.b64?hint"
+    cache = ", cache.u64?hint"
     one = f"{result}[a], b.type{cache}"
     return (
         Form(f"{_HEAD} op:{{and or xor}} {_HINT} type:{{b32 b64@3.1+sm_32}}", one),
@@ -173,19 +173,18 @@ class Atom(_Atomic):
         *_forms("=~d.type, "),
         Form(
             f"{_HEAD} op:{{exch}} {_HINT} type:{{b32 b64}}",
-            "=~d.type, [a], b.type, cache.b64?hint",
+            "=~d.type, [a], b.type, cache.u64?hint",
         ),
         Form(
-            f"{_HEAD} op:{{cas}} {_HINT} type:{{b16@6.3+sm_70 b32 b64}}",
-            "=~d.type, [a], b.type, c.type, cache.b64?hint",
+            f"{_HEAD} op:{{cas}} type:{{b16@6.3+sm_70 b32 b64}}", "=~d.type, [a], b.type, c.type"
         ),
         Form(
-            f"{_HEAD} op:{{exch}} {_HINT} type:{{b128}}", "=~d.type, [a], b.type, cache.b64?hint",
+            f"{_HEAD} op:{{exch}} {_HINT} type:{{b128}}", "=~d.type, [a], b.type, cache.u64?hint",
             floor="8.3+sm_90",
         ),
         Form(
             f"{_HEAD} op:{{cas}} {_HINT} type:{{b128}}",
-            "=~d.type, [a], b.type, c.type, cache.b64?hint",
+            "=~d.type, [a], b.type, c.type, cache.u64?hint",
             floor="8.3+sm_90",
         ),
     )  # fmt: skip

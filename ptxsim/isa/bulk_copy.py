@@ -23,7 +23,7 @@ _HINT = "hint?:{L2::cache_hint}"
 _SIGNAL = "signal:{mbarrier::complete_tx::bytes}"
 _STORE = "to:{global} from:{shared::cta} bulk_group"
 _PEER = "to:{shared::cluster} from:{shared::cta}"
-_CACHE = ", cache.b64?hint"
+_CACHE = ", cache.u64?hint"
 
 _MULTICAST = "copies to several CTAs of a cluster are not modelled"
 

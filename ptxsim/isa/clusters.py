@@ -23,9 +23,9 @@ class _Cluster(Instruction):
 
     def check_symbol(self, name: str, space: str, m: Mods) -> str | None:
         """A variable of the cluster is in shared memory."""
-        if name == "a" and space != "shared":
-            return f"the variable is in .{space}, not in shared memory"
-        return None
+        if name != "a":
+            return super().check_symbol(name, space, m)
+        return None if space == "shared" else f"the variable is in .{space}, not in shared memory"
 
 
 @instruction("mapa", isa=_DATA + "mapa", floor="7.8+sm_90")

@@ -282,7 +282,7 @@ _SELECTABLE = "type:{b16 b32 b64 u16 u32 u64 s16 s32 s64 f32 f64}"
 class Selp(Pure):
     """a if the predicate is true, else b; no conversion."""
 
-    forms = (Form(_SELECTABLE, "=d.type, a.type, b.type, c.pred"),)
+    forms = (Form(_SELECTABLE, "=d.type, a.type, b.type, !c.pred"),)
 
     def evaluate(self, m: Mods) -> Callable[..., Any]:
         def selp(a: Array, b: Array, c: BoolArray) -> Array:

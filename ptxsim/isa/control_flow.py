@@ -139,7 +139,7 @@ class Brkpt(_Fault):
 class Nanosleep(Instruction):
     """Suspend the thread for a while: other lanes get their turn."""
 
-    forms = (Form("type:{u32}", "a.type"),)
+    forms = (Form("type:{u32}", "a.u32"),)
 
     def waits(self, m: Mods) -> bool:
         return True
@@ -161,6 +161,8 @@ class Pmevent(Instruction):
             return f"a mask of events has 16 bits, not {value}"
         if not m.mask and value > 15:
             return f"events are numbered 0 to 15, not {value}"
+        if value > 0xFFFF:
+            return f"a mask of 16 events has 16 bits: {value:#x}"
         return None
 
     def bind(self, b: Any) -> Step:

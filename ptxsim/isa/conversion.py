@@ -301,11 +301,11 @@ class CvtPack(Pure):
     """Clamp two integers and pack them; b in the low bits."""
 
     forms = (
-        Form("sat ctype:{u16 s16} type:{s32}", "=d.b32, a.type, b.type"),
-        Form("sat ctype:{u8 s8} type:{s32} c32:{b32}", "=d.b32, a.type, b.type, c.b32"),
+        Form("sat ctype:{u16 s16} type:{s32}", "=d.u32, a.type, b.type"),
+        Form("sat ctype:{u8 s8} type:{s32} c32:{b32}", "=d.u32, a.type, b.type, c.b32"),
         Form(
             "sat ctype:{u4 s4 u2 s2} type:{s32} c32:{b32}",
-            "=d.b32, a.type, b.type, c.b32",
+            "=d.u32, a.type, b.type, c.b32",
             floor="6.5+sm_75",
         ),
     )

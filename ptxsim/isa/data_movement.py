@@ -41,10 +41,14 @@ class Mov(Pure):
     copies = True
 
     forms = (
-        Form("type:{pred}", "=d.type, a.type", floor="1.0"),
+        Form("type:{pred}", "=d.type, !a.type", floor="1.0"),
         Form("type:{b16 b32 b64 u16 u32 u64 s16 s32 s64 f32 f64}", "=d.type, a.type"),
         Form("type:{b128}", "=d.type, a.type", floor="8.3+sm_70"),
     )
+
+    def check_symbol(self, name: str, space: str, m: Mods) -> str | None:
+        """Here an address becomes a value."""
+        return None
 
     def evaluate(self, m: Mods) -> Callable[..., Any]:
         return _same
@@ -213,6 +217,10 @@ class _Memory(Instruction):
             return f".{m.order} needs a scope: .cta, .cluster, .gpu or .sys"
         if m.scope and m.order in ("", "weak", "volatile"):
             return f"the scope .{m.scope} is only legal with .relaxed, .acquire or .release"
+        space = m.space.partition("::")[0]
+        legal = ("", "global", "shared") + (("local",) if m.order == "volatile" else ())
+        if m.order not in ("", "weak") and space not in legal:
+            return f".{m.order} is not for .{m.space}"
         if m.cop and m.evict:
             return f"the cache operator .{m.cop} and the priority .{m.evict} exclude each other"
         wide = m.vec == "v8" or (m.vec == "v4" and SCALAR_TYPES[m.type].bits == 64)
@@ -279,10 +287,10 @@ def _ld_forms(between: str, space: str) -> tuple[Form, ...]:
     """The widths of a load; ``between`` and ``space`` are what stands before the cache words."""
     wide = f"{between} {space} {_CACHE} {_PREFETCH}"
     return (
-        Form(f"{wide} vec?:{{v2 v4}} type:{{{_ALL}}}", "=^~d.type*vec, [a], cache.b64?hint"),
-        Form(f"{wide} type:{{b128}}", "=d.type, [a], cache.b64?hint", floor="8.3+sm_70"),
+        Form(f"{wide} vec?:{{v2 v4}} type:{{{_ALL}}}", "=^~d.type*vec, [a], cache.u64?hint"),
+        Form(f"{wide} type:{{b128}}", "=d.type, [a], cache.u64?hint", floor="8.3+sm_70"),
         Form(
-            f"{wide} vec:{{v8}} type:{{b32 u32 s32 f32}}", "=~d.type*vec, [a], cache.b64?hint",
+            f"{wide} vec:{{v8}} type:{{b32 u32 s32 f32}}", "=~d.type*vec, [a], cache.u64?hint",
             floor="8.8+sm_100",
         ),
     )  # fmt: skip
@@ -333,10 +341,10 @@ def _st_forms() -> tuple[Form, ...]:
     )
     head = f"{order} {spaces} cop?:{{wb cg cs wt}} {_CACHE}"
     return (
-        Form(f"{head} vec?:{{v2 v4}} type:{{{_ALL}}}", "[a], ^b.type*vec, cache.b64?hint"),
-        Form(f"{head} type:{{b128}}", "[a], b.type, cache.b64?hint", floor="8.3+sm_70"),
+        Form(f"{head} vec?:{{v2 v4}} type:{{{_ALL}}}", "[a], ^b.type*vec, cache.u64?hint"),
+        Form(f"{head} type:{{b128}}", "[a], b.type, cache.u64?hint", floor="8.3+sm_70"),
         Form(
-            f"{head} vec:{{v8}} type:{{b32 u32 s32 f32}}", "[a], b.type*vec, cache.b64?hint",
+            f"{head} vec:{{v8}} type:{{b32 u32 s32 f32}}", "[a], b.type*vec, cache.u64?hint",
             floor="8.8+sm_100",
         ),
     )  # fmt: skip
@@ -474,7 +482,7 @@ class _Policy(Instruction):
 class CreatepolicyFractional(_Policy):
     """Make a cache policy for a part of the accesses."""
 
-    forms = (Form(_PRIORITIES, "=d.type, fraction.f32?"),)
+    forms = (Form(_PRIORITIES, "=d.u64, fraction.f32?"),)
 
     def check_constant(self, name: str, value: int, m: Mods) -> str | None:
         """A part is more than nothing and at most all (PTX ISA 9.1, createpolicy)."""
@@ -507,14 +515,18 @@ class Cvta(Pure):
         " shared::cluster@7.8+sm_90}"
     )
     forms = (
-        Form(f"to space:{_SPACES} type:{{u32 u64}}", "=d.type, a.type"),
+        Form(f"to! space:{_SPACES} type:{{u32 u64}}", "=d.type, a.type"),
         Form(f"space:{_SPACES} type:{{u32 u64}}", "=d.type, a.type"),
     )
+
+    def combined_floor(self, m: Mods) -> tuple[str, Floor] | None:
+        """32-bit generic addresses ended (measured)."""
+        return ("u32", Floor.parse("-:90")) if m.type == "u32" else None
 
     def check_symbol(self, name: str, space: str, m: Mods) -> str | None:
         """A variable is in the space that is named; a generic address lies in a register."""
         if m.to:
-            return "a register is expected"
+            return super().check_symbol(name, space, m)
         fits = space == m.space.partition("::")[0]
         return None if fits else f"the variable is in .{space}, not in .{m.space}"
 
@@ -539,11 +551,7 @@ class Isspacep(Instruction):
         "space:{const@3.1 global local shared shared::cta@7.8 shared::cluster@7.8+sm_90"
         " param@7.7+sm_70 param::entry@8.3+sm_70}"
     )
-    forms = (Form(_SPACE, "=p.pred, a.b64"), Form(_SPACE, "=p.pred, a.b32"))
-
-    def check_symbol(self, name: str, space: str, m: Mods) -> str | None:
-        """The address lies in a register (measured)."""
-        return "a register is expected"
+    forms = (Form(_SPACE, "=p.pred, a.u64"), Form(_SPACE, "=p.pred, a.u32"))
 
     needs_defined = True
 

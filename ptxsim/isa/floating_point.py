@@ -180,7 +180,8 @@ class DivFloat(Pure):
     """Divide: IEEE, or within 2 ulp (``.approx``, ``.full``)."""
 
     forms = (
-        Form("how:{approx full} ftz? type:{f32}", "=d.type, a.type, b.type"),
+        Form("how:{approx} ftz? type:{f32}", "=d.type, a.type, b.type"),
+        Form("how!:{full} ftz? type:{f32}", "=d.type, a.type, b.type"),
         Form("rnd:{rn rz rm rp} ftz? type:{f32}", "=d.type, a.type, b.type", floor="2.0+sm_20"),
         Form("rnd:{rn rz rm rp} type:{f64}", "=d.type, a.type, b.type"),
     )

@@ -90,7 +90,7 @@ class AddPacked(Pure):
 class Mul(Pure):
     """Low or high half of the product."""
 
-    forms = (Form(f"half:{{lo hi}} type:{_INTS}", _TWO),)
+    forms = (Form(f"half!:{{lo hi}} type:{_INTS}", _TWO),)
 
     def evaluate(self, m: Mods) -> Callable[..., Any]:
         if m.half == "lo":
@@ -113,7 +113,7 @@ class _Wide(Pure):
 class MulWide(_Wide):
     """The whole product, in twice the width."""
 
-    forms = (Form("wide type:{u16 u32 s16 s32}", "=d.wide_type, a.type, b.type"),)
+    forms = (Form("wide! type:{u16 u32 s16 s32}", "=d.wide_type, a.type, b.type"),)
 
     def evaluate(self, m: Mods) -> Callable[..., Any]:
         return partial(integer.mul_wide, **_sign(m))
@@ -124,8 +124,8 @@ class Mad(Pure):
     """Low or high half of the product plus c."""
 
     forms = (
-        Form(f"half:{{lo hi}} type:{_INTS}", _THREE),
-        Form("half:{hi} sat type:{s32}", _THREE),
+        Form(f"half!:{{lo hi}} type:{_INTS}", _THREE),
+        Form("half!:{hi} sat type:{s32}", _THREE),
     )
 
     def evaluate(self, m: Mods) -> Callable[..., Any]:
@@ -151,7 +151,7 @@ def _mad_lo(a: Array, b: Array, c: Array) -> Array:
 class MadWide(_Wide):
     """The whole product plus c of twice the width."""
 
-    forms = (Form("wide type:{u16 u32 s16 s32}", "=d.wide_type, a.type, b.type, c.wide_type"),)
+    forms = (Form("wide! type:{u16 u32 s16 s32}", "=d.wide_type, a.type, b.type, c.wide_type"),)
 
     def evaluate(self, m: Mods) -> Callable[..., Any]:
         sign = _sign(m)
@@ -162,7 +162,7 @@ class MadWide(_Wide):
 class Mul24(Pure):
     """Product of the low 24 bits."""
 
-    forms = (Form("half:{lo hi} type:{u32 s32}", _TWO),)
+    forms = (Form("half!:{lo hi} type:{u32 s32}", _TWO),)
 
     def evaluate(self, m: Mods) -> Callable[..., Any]:
         return partial(integer.mul24, signed=m.type == "s32", high=m.half == "hi")
@@ -187,8 +187,8 @@ class Mad24(Pure):
     """Product of the low 24 bits plus c."""
 
     forms = (
-        Form("half:{lo hi} type:{u32 s32}", _THREE),
-        Form("half:{hi} sat type:{s32}", _THREE),
+        Form("half!:{lo hi} type:{u32 s32}", _THREE),
+        Form("half!:{hi} sat type:{s32}", _THREE),
     )
 
     def evaluate(self, m: Mods) -> Callable[..., Any]:
@@ -362,7 +362,7 @@ class Fns(Partial):
     fault = "counts from a base above 31, which has no result in PTX"
     deciding = ("base",)
 
-    forms = (Form("type:{b32}", "=d.u32, mask.b32, base.b32, offset.s32"),)
+    forms = (Form("type:{b32}", "=d.b32, mask.b32, base.b32, offset.b32"),)
 
     def evaluate(self, m: Mods) -> Callable[..., Any]:
         return bits.fns
@@ -385,6 +385,10 @@ class Brev(_Unary):
 
     def undefined_bits(self, m: Mods) -> Rule | None:
         return moved(self.evaluate(m))
+
+
+def _byte(value: int) -> str | None:
+    return None if value < 256 else f"a position or length is from 0 to 255, not {value}"
 
 
 class _Field(Partial):
@@ -421,6 +425,10 @@ class Bfe(_Field):
 
     forms = (Form("type:{u32 u64 s32 s64}", "=d.type, a.type, b.u32, c.u32"),)
 
+    def check_constant(self, name: str, value: int, m: Mods) -> str | None:
+        """Position and length are bytes (PTX ISA, bfe)."""
+        return _byte(value) if name in ("b", "c") else None
+
     def evaluate(self, m: Mods) -> Callable[..., Any]:
         return partial(bits.bfe, **_sign(m))
 
@@ -436,6 +444,10 @@ class Bfi(_Field):
     deciding = ("a", "b", "c", "d")
 
     forms = (Form("type:{b32 b64}", "=f.type, a.type, b.type, c.u32, d.u32"),)
+
+    def check_constant(self, name: str, value: int, m: Mods) -> str | None:
+        """Position and length are bytes (PTX ISA, bfi)."""
+        return _byte(value) if name in ("c", "d") else None
 
     def evaluate(self, m: Mods) -> Callable[..., Any]:
         return partial(bits.bfi, width=_width(m))
@@ -461,7 +473,7 @@ class Szext(Pure):
 class Bmsk(Pure):
     """A mask of ones from a position."""
 
-    forms = (Form("mode:{clamp wrap} type:{b32}", "=d.type, a.u32, b.u32"),)
+    forms = (Form("mode:{clamp wrap} type:{b32}", "=d.u32, a.u32, b.u32"),)
 
     def evaluate(self, m: Mods) -> Callable[..., Any]:
         return partial(bits.bmsk, mode=m.mode)
@@ -471,7 +483,7 @@ class Bmsk(Pure):
 class Dp4a(Pure):
     """Four-way byte dot product."""
 
-    forms = (Form("atype:{u32 s32} btype:{u32 s32}", "=d.b32, a.b32, b.b32, c.b32"),)
+    forms = (Form("atype:{u32 s32} btype:{u32 s32}", "=d.u32, a.atype, b.btype, c.u32"),)
 
     def evaluate(self, m: Mods) -> Callable[..., Any]:
         return partial(integer.dp4a, a_signed=m.atype == "s32", b_signed=m.btype == "s32")
@@ -481,7 +493,9 @@ class Dp4a(Pure):
 class Dp2a(Pure):
     """Two-way dot product of halves and bytes."""
 
-    forms = (Form("half:{lo hi} atype:{u32 s32} btype:{u32 s32}", "=d.b32, a.b32, b.b32, c.b32"),)
+    forms = (
+        Form("half!:{lo hi} atype:{u32 s32} btype:{u32 s32}", "=d.u32, a.atype, b.btype, c.u32"),
+    )
 
     def evaluate(self, m: Mods) -> Callable[..., Any]:
         return partial(
@@ -577,7 +591,7 @@ class _MadCarry(Pure):
 class MadCc(_MadCarry):
     """Multiply, add and set the carry."""
 
-    forms = (Form(f"half:{{lo hi}} cc {_CC_TYPES}", _THREE + ", =$cc.pred"),)
+    forms = (Form(f"half!:{{lo hi}} cc {_CC_TYPES}", _THREE + ", =$cc.pred"),)
 
 
 @instruction("madc", isa=_X + "madc", floor="3.0+sm_20")
@@ -585,6 +599,6 @@ class Madc(_MadCarry):
     """Multiply, add with the carry."""
 
     forms = (
-        Form(f"half:{{lo hi}} cc {_CC_TYPES}", _THREE + ", +$cc.pred"),
-        Form("half:{lo hi} type:{u32 s32 u64 s64}", _THREE + ", $cc.pred"),
+        Form(f"half!:{{lo hi}} cc {_CC_TYPES}", _THREE + ", +$cc.pred"),
+        Form("half!:{lo hi} type:{u32 s32 u64 s64}", _THREE + ", $cc.pred"),
     )

@@ -113,7 +113,7 @@ class Shf(Pure):
     """Funnel shift of two words."""
 
     forms = (
-        Form("direction:{l r} mode:{clamp wrap} type:{b32}", "=d.type, a.type, b.type, c.u32"),
+        Form("direction!:{l r} mode:{clamp wrap} type:{b32}", "=d.type, a.type, b.type, c.u32"),
     )
 
     def evaluate(self, m: Mods) -> Callable[..., Any]:
@@ -130,7 +130,7 @@ class Lop3(Pure):
     forms = (
         Form("type:{b32}", "=d.type, a.type, b.type, c.type, #lut.u32"),
         Form(
-            "bool:{or and} type:{b32}", "=~d.type|p, a.type, b.type, c.type, #lut.u32, !q.pred",
+            "bool:{or and} type:{b32}", "=~d.type|p!, a.type, b.type, c.type, #lut.u32, !q.pred",
             floor="8.2+sm_70",
         ),
     )  # fmt: skip

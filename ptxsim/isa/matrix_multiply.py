@@ -315,12 +315,14 @@ class _Mma(MatrixCollective):
         return None
 
     def a_register(self, m: Mods) -> str:
-        """The register class of A and B; the sparse forms take any (measured)."""
+        """The register class of A and B; the sparse forms take any but for f16 (measured)."""
+        if m.atype == "f16":
+            return "f16x2"
         if m.atype in ("f64", "b1") or self.kept == 2 or m.atype[0] == "e":
             return "f64" if m.atype == "f64" else "b32"
         if m.atype[0] in "su":
             return "u32"
-        return "f16x2" if m.atype == "f16" else "bf16x2"
+        return "bf16x2"
 
     def d_register(self, m: Mods) -> str:
         return "f16x2" if m.dtype == "f16" else m.dtype

@@ -176,8 +176,8 @@ def _arrive_forms(first_sink: str) -> tuple[Form, ...]:
         Form(f"{_RELEASE} {_OWN} b64", "=d.u64, [a], count.u32", floor="7.8+sm_90"),
         Form(f"{_RELEASE} {_ANY} b64", "@sink, [a]", floor=first_sink),
         Form(f"{_RELEASE} {_ANY} b64", "@sink, [a], count.u32", floor="7.8+sm_90"),
-        Form(f"expect_tx {_RELEASE} {_OWN} b64", "=d.u64, [a], tx.u32", floor="8.0+sm_90"),
-        Form(f"expect_tx {_RELEASE} {_ANY} b64", "@sink, [a], tx.u32", floor="8.0+sm_90"),
+        Form(f"expect_tx! {_RELEASE} {_OWN} b64", "=d.u64, [a], tx.u32", floor="8.0+sm_90"),
+        Form(f"expect_tx! {_RELEASE} {_ANY} b64", "@sink, [a], tx.u32", floor="8.0+sm_90"),
         Form(
             f"noComplete sem?:{{release@8.0}} scope?:{{cta}} {_OWN} b64", "=d.u64, [a], count.u32"
         ),
@@ -262,7 +262,7 @@ class MbarrierTestWait(_Wait):
 
     forms = (
         Form(f"{_ACQUIRE} {_OWN} b64", "=p.pred, [a], state.u64"),
-        Form(f"parity {_ACQUIRE} {_OWN} b64", "=p.pred, [a], parity.u32", floor="7.1"),
+        Form(f"parity! {_ACQUIRE} {_OWN} b64", "=p.pred, [a], parity.u32", floor="7.1"),
     )
 
 
@@ -274,7 +274,7 @@ class MbarrierTryWait(_Wait):
 
     forms = (
         Form(f"{_ACQUIRE} {_OWN} b64", "=p.pred, [a], state.u64, hint.u32?"),
-        Form(f"parity {_ACQUIRE} {_OWN} b64", "=p.pred, [a], parity.u32, hint.u32?"),
+        Form(f"parity! {_ACQUIRE} {_OWN} b64", "=p.pred, [a], parity.u32, hint.u32?"),
     )
 
 

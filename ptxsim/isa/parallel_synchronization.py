@@ -181,12 +181,12 @@ def _forms(prefix: str, suffix: str, floor: str) -> tuple[Form, ...]:
         Form(f"{prefix}sync {suffix}", "a.u32, b.u32?", floor=floor),
         Form(f"{prefix}arrive {suffix}", "a.u32, b.u32", floor=floor),
         Form(
-            f"{prefix}red op:{{popc}} {suffix} type:{{u32}}",
+            f"{prefix}red! op:{{popc}} {suffix} type:{{u32}}",
             "=d.type, a.u32, b.u32?, !c.pred",
             floor=floor,
         ),
         Form(
-            f"{prefix}red op:{{and or}} {suffix} type:{{pred}}",
+            f"{prefix}red! op:{{and or}} {suffix} type:{{pred}}",
             "=d.type, a.u32, b.u32?, !c.pred",
             floor=floor,
         ),
@@ -197,28 +197,28 @@ def _forms(prefix: str, suffix: str, floor: str) -> tuple[Form, ...]:
 class Bar(_AlignedBarrier):
     """Barrier of a CTA, executed by whole warps."""
 
-    forms = (*_forms("", "", "1.0"), *_forms("cta ", "", "7.8"))
+    forms = (*_forms("", "", "1.0"), *_forms("cta! ", "", "7.8"))
 
 
 @instruction("barrier", isa=_P + "bar, barrier", floor="6.0+sm_30")
 class BarrierAligned(_AlignedBarrier):
     """Barrier of a CTA, executed by whole warps."""
 
-    forms = (*_forms("", "aligned", "6.0"), *_forms("cta ", "aligned", "7.8"))
+    forms = (*_forms("", "aligned", "6.0"), *_forms("cta! ", "aligned", "7.8"))
 
 
 @instruction("barrier", isa=_P + "bar, barrier", floor="6.0+sm_30")
 class Barrier(_Barrier):
     """Barrier of a CTA, executed by threads."""
 
-    forms = (*_forms("", "", "6.0"), *_forms("cta ", "", "7.8"))
+    forms = (*_forms("", "", "6.0"), *_forms("cta! ", "", "7.8"))
 
 
 @instruction("bar.warp.sync", isa=_P + "bar.warp.sync", floor="6.0+sm_30")
 class BarWarpSync(MaskedCollective):
     """Barrier of the lanes of a mask; orders their memory accesses."""
 
-    forms = (Form("", "mask.b32"),)
+    forms = (Form("", "mask.u32"),)
     meets = "bar.warp.sync"
 
     def bind(self, b: Any) -> Step:
@@ -274,7 +274,7 @@ class Membar(_Fence):
 class MembarProxy(_ProxyFence):
     """Order accesses through different proxies."""
 
-    forms = (Form("proxy kind:{alias async@8.0+sm_90}", ""),)
+    forms = (Form("proxy! kind:{alias async@8.0+sm_90}", ""),)
 
 
 @instruction("fence", isa=_P + "membar, fence", floor="6.0+sm_70")
@@ -335,8 +335,8 @@ class VoteSync(MaskedCollective):
     """all, any, uni of a predicate over the mask, or its ballot."""
 
     forms = (
-        Form("mode:{all any uni} type:{pred}", "=d.type, !a.pred, mask.b32"),
-        Form("mode:{ballot} type:{b32}", "=d.type, !a.pred, mask.b32"),
+        Form("mode:{all any uni} type:{pred}", "=d.type, !a.pred, mask.u32"),
+        Form("mode:{ballot} type:{b32}", "=d.type, !a.pred, mask.u32"),
     )
 
     def bind(self, b: Any) -> Step:
@@ -392,7 +392,7 @@ class Vote(Instruction):
 class MatchAny(MaskedCollective):
     """Mask of the named lanes with the same value."""
 
-    forms = (Form("type:{b32 b64}", "=d.b32, a.type, mask.b32"),)
+    forms = (Form("type:{b32 b64}", "=d.u32, a.type, mask.u32"),)
 
     def bind(self, b: Any) -> Step:
         source, mask, write = b.source("a"), b.source("mask"), b.write("d")
@@ -411,7 +411,7 @@ class MatchAny(MaskedCollective):
 class MatchAll(MaskedCollective):
     """The mask if all named lanes have the same value, else 0."""
 
-    forms = (Form("type:{b32 b64}", "=~d.b32|p, a.type, mask.b32"),)
+    forms = (Form("type:{b32 b64}", "=~d.u32|p, a.type, mask.u32"),)
 
     def bind(self, b: Any) -> Step:
         source, mask = b.source("a"), b.source("mask")
@@ -453,7 +453,7 @@ class Activemask(Instruction):
 class Elect(MaskedCollective):
     """One lane of the mask: the lowest."""
 
-    forms = (Form("", "=~d.b32|p, mask.b32"),)
+    forms = (Form("", "=~d.u32|p!, mask.u32"),)
 
     def bind(self, b: Any) -> Step:
         mask = b.source("mask")
@@ -475,10 +475,10 @@ class Redux(MaskedCollective):
     """Reduction over the lanes of the mask."""
 
     forms = (
-        Form("op:{add min max} type:{u32 s32}", "=d.type, a.type, mask.b32"),
-        Form("op:{and or xor} type:{b32}", "=d.type, a.type, mask.b32"),
+        Form("op:{add min max} type:{u32 s32}", "=d.type, a.type, mask.u32"),
+        Form("op:{and or xor} type:{b32}", "=d.u32, a.u32, mask.u32"),
         Form(
-            "op:{min max} abs? NaN? type:{f32}", "=d.type, a.type, mask.b32",
+            "op:{min max} abs? NaN? type:{f32}", "=d.type, a.type, mask.u32",
             floor="8.6+sm_100a/sm_100f/sm_103a", unsupported="redux.sync of f32 is not modelled",
         ),
     )  # fmt: skip

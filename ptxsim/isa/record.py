@@ -9,6 +9,7 @@ Modifiers, in ISA order:
 
 * ``sync`` a word that must be there, ``ftz?`` one that may be there,
 * ``type:{s32 u32}`` exactly one of a set, ``rnd?:{rn rz}`` at most one,
+* ``half!:{lo hi}`` a word that belongs to the mnemonic: only such words may stand before it,
 * ``f16@4.2+sm_53`` inside a set: this word needs PTX ISA 4.2 and sm_53.
 
 Operands, in PTX order, separated by commas:
@@ -18,8 +19,8 @@ Operands, in PTX order, separated by commas:
 * ``=d.type`` a destination, ``+d.type`` one that is also read,
 * ``d.type*num`` a brace group of as many registers as slot ``num`` says (``x4``, ``v2``, empty for
   a plain operand), as a number or as the record's method says,
-* ``=d.type|p`` a destination with an optional second, predicate destination (``|p@7.1`` one that
-  needs PTX ISA 7.1),
+* ``=d.type|p`` a destination with an optional second, predicate destination (``|p!`` one that must
+  be there, ``|p@7.1`` one that needs PTX ISA 7.1),
 * ``^a.type`` a register wider than the type is legal (ld, st, cvt),
 * ``%c.s32*n`` a group that may have two or four elements where fewer count,
 * ``~d.type`` the sink ``_`` is legal, ``#n.u32`` only a constant is legal,
@@ -48,11 +49,12 @@ import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 from ..errors import InternalError
 from ..targets import ANY, Floor, Target
-from ..types import SCALAR_TYPES, ScalarType
+from ..types import SCALAR_TYPES, STATE_SPACES, ScalarType
 from .order import WEAK, MemoryOrder
 
 if TYPE_CHECKING:
@@ -116,6 +118,7 @@ class Slot:
     domain: tuple[str, ...]
     optional: bool
     floors: Mapping[str, Floor] = field(default_factory=dict)
+    fixed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +132,7 @@ class OperandSpec:
     read: bool = True
     count: str = ""
     pair: bool = False
+    paired: bool = False
     relaxed: bool = False
     sink: bool = False
     constant: bool = False
@@ -158,10 +162,17 @@ SELECTORS: Final[Mapping[str, re.Pattern[str]]] = {
     "byte_mask": re.compile(r"b(?=.)3?2?1?0?"),
 }
 
-_SLOT = re.compile(r"\s*(?P<name>\w+(?:::\w+)*)(?P<opt>\?)?(?P<set>:\{(?P<words>[^}]*)\})?")
+_SLOT = re.compile(
+    r"\s*(?P<name>\w+(?:::\w+)*)(?P<fixed>!)?(?P<opt>\?)?(?P<set>:\{(?P<words>[^}]*)\})?"
+)
+
+#: Words that may be given twice, which changes nothing (measured).
+_REPEATABLE = frozenset({"sat", "approx", "cc", "uni", "sync", "NaN", "shiftamt"})
+
 _OPERAND = re.compile(
     r"(?P<flags>[=+^~#!$%&-]*)(?P<name>\w+)\.(?P<type>\w+)(:(?P<selector>\w+))?"
-    r"(\*(?P<count>\w+))?(?P<pair>\|p(@(?P<floor>[\w.+]+))?)?(?P<opt>\?(?P<needs>\w+)?)?$"
+    r"(\*(?P<count>\w+))?(?P<pair>\|p(?P<must>!)?(@(?P<floor>[\w.+]+))?)?"
+    r"(?P<opt>\?(?P<needs>\w+)?)?$"
 )
 _BRACKET = re.compile(r"\[(?P<inner>[^]]*)\](?P<opt>\?\w*)?$")
 
@@ -183,7 +194,8 @@ def _parse_slots(text: str) -> tuple[Slot, ...]:
             if floor:
                 floors[word] = Floor.parse(floor)
         name = found["name"].replace("::", "__")
-        slots.append(Slot(name, tuple(domain), bool(found["opt"]), floors))
+        fixed = bool(found["fixed"])
+        slots.append(Slot(name, tuple(domain), bool(found["opt"]), floors, fixed))
     return tuple(slots)
 
 
@@ -215,6 +227,7 @@ def _parse_operand(text: str) -> OperandSpec:
         read="=" not in flags,
         count=found["count"] or "",
         pair=bool(found["pair"]),
+        paired=bool(found["must"]),
         pair_floor=Floor.parse(found["floor"]) if found["floor"] else ANY,
         relaxed="^" in flags,
         sink="~" in flags,
@@ -239,6 +252,14 @@ class FormMismatch(Exception):
         self.word = word
 
 
+@cache
+def _ordered(word: str) -> str:
+    """Which words keep their order among themselves: types, state spaces, or (empty) none."""
+    if word in SCALAR_TYPES:
+        return "type"
+    return "space" if word.partition("::")[0] in STATE_SPACES else ""
+
+
 class Form:
     """One syntax line of the ISA.
 
@@ -255,6 +276,10 @@ class Form:
         self.operands = tuple(_parse_operand(p) for p in parts)
         self.floor = Floor.parse(floor) if floor else ANY
         self.unsupported = unsupported
+        self._places: dict[str, list[int]] = {}
+        for index, slot in enumerate(self.slots):
+            for word in slot.domain:
+                self._places.setdefault(word, []).append(index)
 
     def __repr__(self) -> str:
         return f"Form({self.modifiers!r})"
@@ -262,26 +287,33 @@ class Form:
     def match(self, words: tuple[str, ...]) -> Mods:
         """Assign modifier words to slots, or raise :class:`FormMismatch`.
 
-        ptxas takes most modifiers in any order (type words, and two spaces in slots ``to`` and
-        ``from``, keep theirs), and so do we: a word goes to the first free slot that knows it.
+        ptxas takes most modifiers in any order (only type words and state spaces keep theirs
+        among themselves), and so do we: a word goes to the first free slot that knows it.
         """
         taken: dict[str, str] = {}
-        last_type = -1
+        last = {"type": -1, "space": -1, "": -1}
+        fixed = last_fixed = 0
         for score, word in enumerate(words):
-            is_type = word in SCALAR_TYPES
-            for index, slot in enumerate(self.slots):
-                if slot.name in taken or word not in slot.domain:
+            places = self._places.get(word)
+            if places is None:
+                raise FormMismatch(f"modifier .{word} is not legal here", score, word)
+            ordered = _ordered(word)
+            for index in places:
+                slot = self.slots[index]
+                if slot.name in taken or index < last[ordered]:
                     continue
-                if is_type and index < last_type:
-                    continue
-                if slot.name == "from" and "to" not in taken:
-                    continue  # of two spaces the target comes first
+                if slot.fixed:
+                    if fixed != score or index < last_fixed:
+                        continue
+                    fixed, last_fixed = fixed + 1, index
                 taken[slot.name] = word
-                last_type = index if is_type else last_type
+                if ordered:
+                    last[ordered] = index
                 break
             else:
-                known = any(word in s.domain for s in self.slots)
-                why = "appears too often or in the wrong place" if known else "is not legal here"
+                if word in _REPEATABLE and word in taken.values():
+                    continue
+                why = "appears too often or in the wrong place"
                 raise FormMismatch(f"modifier .{word} {why}", score, word)
         for slot in self.slots:
             if slot.name not in taken:
@@ -380,8 +412,11 @@ class Instruction:
         return None
 
     def check_symbol(self, name: str, space: str, m: Mods) -> str | None:
-        """A reason why the address of a variable in ``space`` is illegal as operand ``name``."""
-        return None
+        """A reason why the address of a variable in ``space`` is illegal as operand ``name``.
+
+        Few instructions take one (measured).
+        """
+        return "a register is expected; mov the address to one first"
 
     def combined_floor(self, m: Mods) -> tuple[str, Floor] | None:
         """A floor that only a combination of modifiers has, with the words that bring it."""
@@ -491,6 +526,9 @@ class Pure(Instruction):
 #: The record that stands for an instruction that is not executed; no text can name it.
 STAND_IN: Final = "unsupported"
 
+#: Mnemonics that end in ``sync``, which may stand behind other modifiers (measured).
+_LATE_SYNC: Final = frozenset({"elect", "match", "redux", "shfl", "vote"})
+
 #: The parts of the longest mnemonic (``multimem.cp.reduce.async.bulk``).
 _LONGEST: Final = 5
 
@@ -516,6 +554,19 @@ class Registry:
 
     def names(self) -> list[str]:
         return sorted(self._records)
+
+    @staticmethod
+    def canonical(opcode: tuple[str, ...]) -> tuple[str, ...]:
+        """The opcode with the parts of its mnemonic in front; sync may stand twice.
+
+        >>> Registry.canonical(("match", "b32", "sync", "any"))
+        ('match', 'any', 'sync', 'b32')
+        """
+        if opcode[0] not in _LATE_SYNC or "sync" not in opcode[1:]:
+            return opcode
+        head = [w for w in opcode if w in ("any", "all")][:1] if opcode[0] == "match" else []
+        rest = [w for w in opcode[1:] if w != "sync" and w not in head]
+        return (opcode[0], *head, "sync", *rest)
 
     def mnemonic(self, opcode: tuple[str, ...]) -> str | None:
         """The mnemonic that a dotted opcode begins with, or None if the ISA has none.

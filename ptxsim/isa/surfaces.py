@@ -62,14 +62,15 @@ class SustP(_Surface):
         Form(
             "geom:{1d 2d 3d@3.0 a1d@4.1+sm_30 a2d@4.1+sm_30} cop?:{wb cg cs wt} vec?:{v2 v4}"
             f" type:{{b32}} {_CLAMP}",
-            f"{_SURFACE}, b.type*vec",
+            f"{_SURFACE}, ^b.type*vec",
         ),
     )
 
 
 def _reductions(*operations: str) -> tuple[Form, ...]:
     return tuple(
-        Form(f"{what} geom:{{1d 2d 3d@3.0}} {_CLAMP}", f"{_SURFACE}, b.type") for what in operations
+        Form(f"{what} geom:{{1d 2d 3d@3.0}} {_CLAMP}", f"{_SURFACE}, ^b.type")
+        for what in operations
     )
 
 

@@ -148,10 +148,6 @@ class TensormapReplace(Instruction):
         ),
     )
 
-    def check_symbol(self, name: str, space: str, m: Mods) -> str | None:
-        """The new value lies in a register (measured)."""
-        return "a register is expected"
-
     def check_constant(self, name: str, value: int, m: Mods) -> str | None:
         """Dimensions are counted from 0 to 4, and each numbered field has so many values."""
         highest = {"ord": _LAST_DIMENSION, "number": _HIGHEST.get(m.field, 0)}.get(name)

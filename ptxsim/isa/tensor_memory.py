@@ -32,10 +32,6 @@ _REPETITIONS = "num:{x1 x2 x4 x8 x16 x32 x64 x128}"
 class _Tcgen05(Instruction):
     unsupported = "tcgen05 is not modelled"
 
-    def check_symbol(self, name: str, space: str, m: Mods) -> str | None:
-        """Addresses and descriptors lie in a register (measured)."""
-        return "a register is expected"
-
 
 # --- allocation -----------------------------------------------------------------------------------
 

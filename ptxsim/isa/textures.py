@@ -1,7 +1,8 @@
 """Textures (PTX ISA 9.1, Texture Instructions): checked, not executed.
 
 A coordinate vector has the layer of an array or the sample first, as an integer, then the
-coordinates in the type that the instruction names.  Floors were measured.
+coordinates in the type that the instruction names.  The depth to compare with is a float in any
+register of its width.  Floors were measured.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class _Fetch(Instruction):
 def _tails(level: str) -> list[tuple[str, str, str, str]]:
     """The optional operands: their text, the geometries and coordinates with them, and a floor."""
     samples = "" if level in ("level", "grad") else _SAMPLES
-    offset, depth = ", %offset.s32*offsets", ", depth.f32"
+    offset, depth = ", %offset.s32*offsets", ", depth.b32"
     return [
         ("", f"{_FLAT} {_VOLUME} {_CUBES} {samples}", "s32 f32", ""),
         (offset, f"{_FLAT} {_VOLUME} {samples}", "s32 f32", _TAIL_FLOOR),
@@ -113,8 +114,8 @@ class Tld4(_Fetch):
         for tail, geometries, floor in (
             ("", f"2d a2d@{_TAIL_FLOOR} cube@{_TAIL_FLOOR} acube@{_TAIL_FLOOR}", ""),
             (", %offset.s32*offsets", "2d a2d", _TAIL_FLOOR),
-            (", depth.f32", "2d a2d cube acube", _TAIL_FLOOR),
-            (", %offset.s32*offsets, depth.f32", "2d a2d", _TAIL_FLOOR),
+            (", depth.b32", "2d a2d cube acube", _TAIL_FLOOR),
+            (", %offset.s32*offsets, depth.b32", "2d a2d", _TAIL_FLOOR),
         )
     )  # fmt: skip
 
@@ -151,7 +152,3 @@ class Istypep(Instruction):
 
     unsupported = "textures are not modelled"
     forms = (Form("kind:{texref samplerref surfref}", "=p.pred, a.b64"),)
-
-    def check_symbol(self, name: str, space: str, m: Mods) -> str | None:
-        """The address lies in a register (measured)."""
-        return "a register is expected"

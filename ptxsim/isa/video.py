@@ -158,6 +158,10 @@ class Vmad(Pure):
 class _Simd(Pure):
     """A SIMD video instruction; its operation is its name without the v and the digit."""
 
+    def check_constant(self, name: str, value: int, m: Mods) -> str | None:
+        """Every source is a register (measured)."""
+        return "SIMD video instructions take no constants"
+
     def operation(self, m: Mods) -> str:
         return self.name[1:-1]
 

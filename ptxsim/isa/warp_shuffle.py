@@ -132,14 +132,14 @@ _MODES = "mode:{up down bfly idx} type:{b32}"
 class ShflSync(_Shuffle, MaskedCollective):
     """Exchange registers between the lanes of a mask."""
 
-    forms = (Form(_MODES, "=~d.type|p, a.type, b.u32, c.u32, mask.b32"),)
+    forms = (Form(_MODES, "=d.type|p, a.type, b.b32, c.b32, mask.u32"),)
 
 
 @instruction("shfl", isa=_SECTION + "shfl (deprecated)", floor="3.0-6.3:70+sm_30")
 class Shfl(_Shuffle):
     """The form without a mask (up to sm_6x)."""
 
-    forms = (Form(_MODES, "=d.type|p, a.type, b.u32, c.u32"),)
+    forms = (Form(_MODES, "=d.type|p, a.type, b.b32, c.b32"),)
 
     def gate(self, b: Any) -> Any:
         return lambda r, g: None

@@ -39,7 +39,7 @@ def _forms(sparse: bool) -> tuple[Form, ...]:
         if sparse and k == 256:
             continue
         shapes = " ".join(f"m64n{n}k{2 * k if sparse else k}" for n in columns)
-        line = f"{'sp ' * sparse}sync aligned shape:{{{shapes}}} {types} {tail}"
+        line = f"{'sp ' * sparse}sync aligned? shape:{{{shapes}}} {types} {tail}"
         metadata = ", metadata.b32, #select.u32" * sparse
         for a, transposed in (
             ("a.u64", ", #trans_a.u32, #trans_b.u32"),
@@ -52,10 +52,6 @@ def _forms(sparse: bool) -> tuple[Form, ...]:
 
 class _Wgmma(Instruction):
     unsupported = "wgmma is not modelled"
-
-    def check_symbol(self, name: str, space: str, m: Mods) -> str | None:
-        """Descriptors lie in registers (measured)."""
-        return "a register is expected"
 
 
 @instruction("wgmma.mma_async", isa=_SECTION + "wgmma.mma_async", floor="8.0+sm_90a")
@@ -93,21 +89,21 @@ class WgmmaMmaAsync(_Wgmma):
 class WgmmaFence(_Wgmma):
     """Order accesses to registers and memory before the products that follow."""
 
-    forms = (Form("sync aligned", ""),)
+    forms = (Form("sync aligned?", ""),)
 
 
 @instruction("wgmma.commit_group", isa=_SECTION + "wgmma.commit_group", floor="8.0+sm_90a")
 class WgmmaCommitGroup(_Wgmma):
     """Close the group of the products issued so far."""
 
-    forms = (Form("sync aligned", ""),)
+    forms = (Form("sync aligned?", ""),)
 
 
 @instruction("wgmma.wait_group", isa=_SECTION + "wgmma.wait_group", floor="8.0+sm_90a")
 class WgmmaWaitGroup(_Wgmma):
     """Wait until at most n of the newest groups are pending."""
 
-    forms = (Form("sync aligned", "#n.u32"),)
+    forms = (Form("sync aligned?", "#n.u32"),)
 
     def check_constant(self, name: str, value: int, m: Mods) -> str | None:
         """The number is not negative."""

@@ -82,7 +82,7 @@ class _Transfer(MatrixCollective):
 
 def _transfer_forms(operands: str, use: str, factors: bool) -> tuple[Form, ...]:
     def form(shape: str, type_: str, floor: str, uses: str = use) -> Form:
-        line = f"use:{{{uses}}} sync aligned {_LAYOUT} shape:{{{shape}}} {_SPACE} type:{{{type_}}}"
+        line = f"use!:{{{uses}}} sync aligned {_LAYOUT} shape:{{{shape}}} {_SPACE} type:{{{type_}}}"
         return Form(line, operands, floor=floor)
 
     out = [
@@ -95,7 +95,7 @@ def _transfer_forms(operands: str, use: str, factors: bool) -> tuple[Form, ...]:
     for shape, floor in _OLD:
         for uses, types in (("a b", "f16"), (use, "f16 f32")):
             if uses in every:
-                line = f"use:{{{uses}}} sync {_LAYOUT} shape:{{{shape}}} {_SPACE} type:{{{types}}}"
+                line = f"use!:{{{uses}}} sync {_LAYOUT} shape:{{{shape}}} {_SPACE} type:{{{types}}}"
                 out.append(Form(line, operands, floor=floor))
     if factors:
         types = "f16 bf16@7.0+sm_80 s8@6.3+sm_72 u8@6.3+sm_72"

@@ -67,6 +67,10 @@ def evaluate(node: ast.Operand) -> IntValue | FloatValue:
         case ast.Unary(operator, operand):
             return _unary(operator, evaluate(operand), node.span)
         case ast.Cast(type_name, operand):
+            if type_name not in ("s64", "u64"):
+                raise ConstantError(
+                    f"a constant is cast to .s64 or .u64, not to .{type_name}", node.span
+                )
             inner = evaluate(operand)
             if isinstance(inner, FloatValue):
                 raise ConstantError("a float cannot be cast in a constant expression", node.span)

@@ -7,6 +7,7 @@ relocations that the loader fills in (PTX ISA 9.1, Initializers).
 from __future__ import annotations
 
 import struct
+from math import prod
 
 from ..diagnostics import Span, did_you_mean
 from ..syntax import ast
@@ -21,55 +22,51 @@ _MAX_BYTES = 1 << 28
 
 
 def initial_bytes(
-    node: ast.Initializer, type_: ScalarType, shape: tuple[int | None, ...], scope: Scope
+    node: ast.Initializer,
+    type_: ScalarType,
+    extents: tuple[int | None, ...],
+    vector: int,
+    scope: Scope,
 ) -> tuple[bytes, tuple[Relocation, ...], int]:
-    """The bytes, the relocations and the number of elements (settling an open first extent)."""
-    inner = 1
-    for extent in shape[1:]:
-        inner *= extent or 1
-    if shape and shape[0] is None:
-        rows = len(node.elements) if isinstance(node, ast.InitializerList) else 1
-        nested = isinstance(node, ast.InitializerList) and any(
-            isinstance(e, ast.InitializerList) for e in node.elements
-        )
-        total = rows * inner if nested or len(shape) == 1 else -(-rows // inner) * inner
-        shape = (total // inner, *shape[1:])
-    total = inner * (shape[0] or 1) if shape else 1
-    if total * type_.size > _MAX_BYTES:
+    """The bytes, the relocations and the number of elements (settling an open first extent).
+
+    ``vector`` is how many components an element has, 0 for a scalar: a list of their own.
+    """
+    rows = len(node.elements) if isinstance(node, ast.InitializerList) else 1
+    shape = [rows if extent is None else extent for extent in extents]
+    total = prod(shape)
+    if vector:
+        shape.append(vector)
+    if prod(shape) * type_.size > _MAX_BYTES:
         raise ConstantError("the initialised variable is too large", node.span)
-    out = bytearray(total * type_.size)
+    out = bytearray(prod(shape) * type_.size)
     relocations: list[Relocation] = []
-    sizes = [type_.size]
-    for extent in reversed(shape):
-        sizes.insert(0, sizes[0] * (extent or 1))
-    _fill(node, type_, sizes, 0, out, relocations, scope)
+    _fill(node, type_, shape, 0, out, relocations, scope)
     return bytes(out), tuple(relocations), total
 
 
 def _fill(
     node: ast.Initializer,
     type_: ScalarType,
-    sizes: list[int],
+    shape: list[int],
     at: int,
     out: bytearray,
     relocations: list[Relocation],
     scope: Scope,
 ) -> None:
-    if not isinstance(node, ast.InitializerList):
+    """A list for each extent, scalars innermost; what a list leaves out is zero."""
+    if not shape:
+        if isinstance(node, ast.InitializerList):
+            raise ConstantError("a scalar is initialised without braces", node.span)
         _element(node, type_, at, out, relocations, scope)
         return
-    if len(sizes) == 1 and len(node.elements) > 1:
-        raise ConstantError("too many values for a scalar", node.span)
-    end = at + sizes[0]
-    for element in node.elements:
-        if at >= end:
+    if not isinstance(node, ast.InitializerList):
+        raise ConstantError("a list {...} of values is expected here", node.span)
+    size = prod(shape[1:]) * type_.size
+    for index, element in enumerate(node.elements):
+        if index == shape[0]:
             raise ConstantError("more values than the array has elements", element.span)
-        if isinstance(element, ast.InitializerList):
-            _fill(element, type_, sizes[1:] or sizes, at, out, relocations, scope)
-            at += (sizes[1:] or sizes)[0]
-        else:
-            _element(element, type_, at, out, relocations, scope)
-            at += type_.size
+        _fill(element, type_, shape[1:], at + index * size, out, relocations, scope)
 
 
 def _element(
@@ -86,7 +83,7 @@ def _element(
     address = _address(node, scope)
     if address is not None:
         name, addend, shift, width = address
-        if type_.kind == "f" or (width > size and size < 4):
+        if type_.kind == "f" or (width > size and size < 4) or (width == 1 and type_.kind == "b"):
             raise ConstantError(f"an address does not fit a {type_} element", node.span)
         relocations.append(Relocation(at, min(size, width), name, addend, shift))
         return

@@ -14,9 +14,9 @@ from ..diagnostics import Span, did_you_mean
 from ..isa.record import Form, Instruction, Mods, OperandSpec
 from ..isa.special_registers import SPECIAL_REGISTERS
 from ..syntax import ast
-from ..types import ScalarType
+from ..types import SCALAR_TYPES, ScalarType
 from .constants import ConstantError, FloatValue, IntValue, evaluate
-from .scope import CallTable, PrototypeRef, Scope, VectorRegister
+from .scope import CallTable, Scope, VectorRegister
 from .typed import (
     AddressOperand,
     CallOperand,
@@ -27,6 +27,7 @@ from .typed import (
     Negated,
     OperandValue,
     PredicatePair,
+    PrototypeRef,
     Register,
     RegisterGroup,
     Sink,
@@ -50,7 +51,7 @@ class Mismatch(Exception):
         self,
         message: str,
         span: Span,
-        score: int = 0,
+        score: float = 0,
         code: str = "PTX106",
         help: str | None = None,
     ) -> None:
@@ -94,7 +95,7 @@ def bind_operands(
         try:
             _bind(record, spec, m, operand, scope, out)
         except Mismatch as error:
-            error.score = len(out)
+            error.score += len(out)
             raise
         except ConstantError as error:
             raise Mismatch(error.message, error.span, len(out), "PTX108") from None
@@ -137,19 +138,24 @@ def _bind(
         else:
             first = _value(spec, type_, operand.first, scope)
         second = _value(_PREDICATE, _PRED, operand.second, scope)
-        if several and isinstance(second, Sink):
-            raise Mismatch("the sink '_' is not legal as the predicate here", operand.span)
         assert isinstance(first, Register | Sink | RegisterGroup)
         assert isinstance(second, Register | Sink)
-        if isinstance(first, Sink) and isinstance(second, Sink):
-            raise Mismatch("both destinations are the sink '_'", operand.span)
+        if isinstance(second, Sink):
+            if several or spec.paired:
+                raise Mismatch("the sink '_' is not legal as the predicate here", operand.span)
+            if isinstance(first, Sink):
+                raise Mismatch("both destinations are the sink '_'", operand.span)
         out[spec.name] = PredicatePair(first, second)
         return
+    if spec.paired:
+        raise Mismatch(f"operand {spec.name} is a pair '{spec.name}|p'", operand.span)
     if several:
         out[spec.name] = _group(spec, types, operand, scope)
         return
     if isinstance(operand, ast.Vector) and len(operand.elements) == 1:
         operand = operand.elements[0]
+    if spec.count and isinstance(operand, ast.Name) and operand.text == "_":
+        raise Mismatch("the sink '_' is legal only as an element of a group", operand.span)
     out[spec.name] = _value(spec, type_, operand, scope)
 
 
@@ -254,20 +260,82 @@ def _group(
         raise Mismatch(
             f"{count} registers are needed in the group, {len(elements)} given", operand.span
         )
+    try:
+        return _elements(spec, types, elements, operand.span, scope)
+    except Mismatch as error:  # the form is more likely meant than one without a group
+        error.score += 0.5
+        raise
+
+
+def _elements(
+    spec: OperandSpec,
+    types: tuple[ScalarType, ...],
+    elements: tuple[ast.Operand, ...],
+    span: Span,
+    scope: Scope,
+) -> RegisterGroup:
+    if all(isinstance(e, ast.Name) and e.text == "_" for e in elements):
+        raise Mismatch("every element of the group is the sink '_'", span)
+    joined = types
+    if len(set(types)) == 1:
+        joined = (_joined(types[0], elements, scope),) * len(types)
     values = []
     # beside registers of pairs of halves a constant is a pattern of bits (measured)
-    pairs = type_.name in ("f16x2", "bf16x2") and not spec.written
-    bits = ScalarType("b32", "b", 32) if pairs else type_
+    pairs = joined[0].name in ("f16x2", "bf16x2") and not spec.written
     mixed = any(isinstance(e, ast.Name) for e in elements)
-    if all(isinstance(e, ast.Name) and e.text == "_" for e in elements):
-        raise Mismatch("every element of the group is the sink '_'", operand.span)
-    for type_, element in zip(types, elements, strict=True):
-        plain = isinstance(element, ast.IntLiteral) and mixed
-        value = _value(spec, bits if plain else type_, element, scope)
+    for declared, type_, element in zip(types, joined, elements, strict=True):
+        wanted = declared if _is_float(element) else type_
+        if pairs and mixed and isinstance(element, ast.IntLiteral):
+            wanted = SCALAR_TYPES["b32"]
+        value = _value(spec, wanted, element, scope)
         if not isinstance(value, Register | Constant | Sink | SpecialRegister):
             raise Mismatch("an address cannot be an element of a group", element.span)
         values.append(value)
     return RegisterGroup(tuple(values))
+
+
+def _joined(type_: ScalarType, elements: tuple[ast.Operand, ...], scope: Scope) -> ScalarType:
+    """The type that a group is checked against: its elements have a type together (measured).
+
+    They have one width, and no float stands beside another type.  Untyped and typed, or signed and
+    unsigned, are untyped together.
+    """
+    first: Register | None = None
+    names: list[str] = []
+    for element in elements:
+        register = scope.find(element.text) if isinstance(element, ast.Name) else None
+        if isinstance(register, Register):
+            first = first or register
+            if register.type.bits != first.type.bits:
+                raise Mismatch(
+                    f"'{first.name}' and '{register.name}' differ in width: the registers of a"
+                    " group have one",
+                    element.span,
+                )
+            name = register.type.name
+        elif isinstance(element, ast.IntLiteral):
+            name = "s0"
+        else:
+            continue
+        if names and not _may_neighbour(names[-1], name):
+            raise Mismatch(
+                "this element and the one before it differ: one is float, the other is not",
+                element.span,
+                help="declare the registers untyped: .b16, .b32, .b64",
+            )
+        names.append(name)
+    if len(set(names)) < 2 or first is None or first.type.bits != type_.bits or type_.kind == "p":
+        return type_
+    return SCALAR_TYPES[f"b{type_.bits}"]
+
+
+def _is_float(node: ast.Operand) -> bool:
+    inner = node.operand if isinstance(node, ast.Unary) else node
+    return isinstance(inner, ast.FloatLiteral)
+
+
+def _may_neighbour(a: str, b: str) -> bool:
+    return a == b or "b" in (a[0], b[0]) or (a[0] in "us" and b[0] in "us")
 
 
 def _value(
@@ -387,13 +455,10 @@ def _check_register(spec: OperandSpec, type_: ScalarType, register: Register, sp
         )
     if have.kind == "b" or type_.kind == "b":
         return
+    if have.name == "f16x2" and type_.name[0] in "us" and spec.type != type_.name:
+        return  # where a modifier gives an integer type it counts as .b32 (measured)
     integers = "us"
-    if type_.kind == "a":
-        integer_pack = type_.name[0] in "us" and have.kind in integers
-        same_float = type_.name in ("tf32",) and have.name == "f32"
-        if integer_pack or same_float:
-            return
-    elif (type_.kind in integers) == (have.kind in integers) and (
+    if (type_.kind in integers) == (have.kind in integers) and (
         type_.kind in integers or have.name == type_.name
     ):
         return
@@ -435,7 +500,7 @@ def _immediate(type_: ScalarType, operand: ast.Operand) -> Constant:
     if isinstance(value, IntValue):
         if type_.kind == "f":
             raise Mismatch(f"an integer constant is not legal for a {type_} operand", operand.span)
-        if type_.kind == "a" and type_.name[0] not in "us":
+        if type_.kind == "a":
             raise Mismatch(f"a constant is not legal for a {type_} operand", operand.span)
         if type_.kind == "p":
             return Constant(int(value.value != 0), 1)
@@ -443,8 +508,9 @@ def _immediate(type_: ScalarType, operand: ast.Operand) -> Constant:
     whole = type_.bits in (32, 64) and type_.kind not in "uspa" and type_.name != "f16x2"
     if not whole:
         raise Mismatch(f"a float constant is not legal for a {type_} operand", operand.span)
-    if type_.kind == "b" and type_.bits == 32 and value.single_bits is None:
-        raise Mismatch(f"a double constant is not legal for a {type_} operand", operand.span)
+    if type_.kind == "b" and (type_.bits == 32) == (value.single_bits is None):
+        found = "single" if type_.bits == 64 else "double"
+        raise Mismatch(f"a {found} constant is not legal for a {type_} operand", operand.span)
     if type_.bits == 64:
         return Constant(struct.unpack("<Q", struct.pack("<d", value.value))[0], 64)
     return Constant(single_bits(value), 32)
@@ -553,6 +619,7 @@ def _call(node: ast.Instruction, scope: Scope) -> CallOperand:
         arguments = rest[0].elements
         del rest[0]
     candidates: tuple[str, ...] | None = None
+    prototype: PrototypeRef | None = None
     if rest:
         last = rest.pop(0)
         table = scope.find(last.text) if isinstance(last, ast.Name) else None
@@ -560,6 +627,8 @@ def _call(node: ast.Instruction, scope: Scope) -> CallOperand:
             raise Mismatch("a .callprototype or .calltargets name is expected", last.span)
         if isinstance(table, CallTable):
             candidates = table.targets
+        else:
+            prototype = table
     elif isinstance(callee, Register):
         raise Mismatch(
             "an indirect call needs a .callprototype or .calltargets name", node.span, code="PTX111"
@@ -573,6 +642,7 @@ def _call(node: ast.Instruction, scope: Scope) -> CallOperand:
         tuple(_call_item(r, scope, True) for r in results),  # type: ignore[misc]
         tuple(_call_item(a, scope, False) for a in arguments),  # type: ignore[misc]
         candidates,
+        prototype,
     )
 
 

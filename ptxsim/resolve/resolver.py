@@ -11,11 +11,25 @@ from ..isa.record import STAND_IN, Form, FormMismatch, Instruction, Mods, regist
 from ..syntax import ast
 from ..targets import PTX_VERSIONS, TARGETS, Floor, Target, parse_target
 from ..types import SCALAR_TYPES, ScalarType
+from .advice import forms_note, modifier_span, nearest_spelling
+from .calls import call_fault
 from .constants import ConstantError, FloatValue, evaluate
+from .declarations import (
+    MAX_CONST,
+    MAX_SHARED,
+    Fault,
+    directive_faults,
+    header_faults,
+    parameter_faults,
+    parameter_limit,
+    prototype_fault,
+    section_faults,
+    variable_faults,
+)
 from .initializers import initial_bytes
 from .operands import CARRY_FLAG, Mismatch, bind_operands
 from .rules import broken_rule, operand_floors
-from .scope import CallTable, Log, PrototypeRef, Scope, VectorRegister
+from .scope import CallTable, Log, Scope, VectorRegister
 from .selectors import detach_selectors
 from .typed import (
     AddressOperand,
@@ -24,6 +38,7 @@ from .typed import (
     LabelRef,
     LabelTable,
     OperandValue,
+    PrototypeRef,
     Register,
     Relocation,
     Symbol,
@@ -46,6 +61,8 @@ CODES = {
     "PTX109": "bad declaration",
     "PTX110": "unknown label",
     "PTX111": "bad call",
+    "PTX112": "declarations disagree",
+    "PTX113": "limit exceeded",
     "PTX400": "legal PTX that ptxsim does not model",
 }
 
@@ -119,6 +136,10 @@ class _Resolver:
         self.variables: dict[str, Symbol] = {}
         self.known: dict[tuple[str, ...], list[tuple[Instruction, Form, Mods]]] = {}
         self.static = 0
+        self.const_size = 0
+        self.locations: set[tuple[int, int, int]] = set()
+        #: the linkage of functions where they were declared first
+        self.linkage: dict[str, tuple[str, ...]] = {}
 
     # --- module ---------------------------------------------------------------------------------
 
@@ -131,8 +152,9 @@ class _Resolver:
                 case ast.Function():
                     self._function(item)
                 case ast.AliasDirective():
-                    self.aliases[item.name] = item.target
-                    self.top.names.setdefault(item.name, FunctionRef(item.name))
+                    self._alias(item)
+                case ast.Section():
+                    self._report(section_faults(item))
         return TypedModule(
             self.source,
             self.version,
@@ -143,8 +165,24 @@ class _Resolver:
             self.variables,
             self.shared.size,
             self.dynamic_align,
-            tuple(self.log.items + self.unsupported),
+            tuple(sorted(self.log.items, key=_place) + self.unsupported),
         )
+
+    def _report(self, faults: Iterable[Fault]) -> None:
+        for f in faults:
+            self.log.error(f.code, f.message, f.span, f.help)
+
+    def _alias(self, item: ast.AliasDirective) -> None:
+        """An alias is declared as a function without a body; its target is a function."""
+        for name in (item.name, item.target):
+            if name not in self.functions:
+                hint = did_you_mean(name, self.functions)
+                self.log.error("PTX101", f"unknown function '{name}'", item.span, hint)
+                return
+        if self.functions[item.name].instructions is not None:
+            self.log.error("PTX102", f"'{item.name}' has a body and is no alias", item.span)
+            return
+        self.aliases[item.name] = item.target
 
     def _header(self, module: ast.Module) -> None:
         first = module.items[0] if module.items else None
@@ -167,6 +205,11 @@ class _Resolver:
             if size.size not in (32, 64):
                 self.log.error("PTX109", ".address_size is 32 or 64", size.span)
         self.address_size = sizes[0].size if sizes else 32
+        self._report(
+            header_faults(
+                module, self.target_options, self.target, self.address_size, self.target_span
+            )
+        )
         repeated = [i for i in module.items[1:] if isinstance(i, ast.VersionDirective)]
         for span in [d.span for d in repeated] + [d.span for d in sizes[1:]]:
             self.log.error("PTX109", "this directive may occur only once", span)
@@ -183,16 +226,17 @@ class _Resolver:
                     did_you_mean(option, (*known, *TARGETS)),
                 )  # fmt: skip
         if not names:
+            self.log.error("PTX109", "the .target directive names no target", item.span)
             return
         text = self.wanted_target or names[0]
-        target = parse_target(text)
+        target = parse_target(text.replace("compute_", "sm_"))
         if target is None:
             self.log.error(
                 "PTX107", f"unknown target '{text}'", item.span, did_you_mean(text, TARGETS)
             )
             return
         self.target = target
-        since = TARGETS[text]
+        since = TARGETS[str(target)]
         if self.version < since and not self.wanted_target:
             self.log.error(
                 "PTX107",
@@ -270,7 +314,7 @@ class _Resolver:
             elif type_.kind != "o":  # nothing reads how a texture samples
                 try:
                     data, relocations, found = initial_bytes(
-                        v.initializer, type_, self._shape(v), self.top
+                        v.initializer, type_, self._shape(v), d.vector or 0, self.top
                     )
                     if open_:
                         count = found
@@ -307,18 +351,51 @@ class _Resolver:
         if d.space in ("reg", "local", "param", "sreg"):
             self.log.error("PTX109", f".{d.space} variables are declared inside a function", d.span)
             return
+        independent = "texmode_independent" in self.target_options
         for v in d.variables:
+            self._report(variable_faults(d, v, type_, False, independent))
             for one in self._names(v):
                 symbol = self._symbol(d, one, type_)
                 if d.space == "shared":
                     symbol = self._place_shared(symbol, self.shared)
-                else:
-                    self._keep_variable(symbol)
+                elif d.space == "const" and not symbol.external:
+                    self._count_constants(symbol)
                 known = self.top.names.get(symbol.name)
-                if isinstance(known, Symbol) and known.external:
-                    self.top.names[symbol.name] = symbol
+                if isinstance(known, Symbol) and (known.external or symbol.external):
+                    self._redeclare(known, symbol, d)
                 else:
                     self.top.declare(symbol.name, symbol, one.span, self.log)
+                if d.space != "shared":
+                    self._keep_variable(symbol)
+
+    def _redeclare(self, known: Symbol, symbol: Symbol, d: ast.VariableDeclaration) -> None:
+        """One of two declarations of a variable is .extern; they agree (measured)."""
+        assert symbol.span is not None
+        same = (known.space, known.type) == (symbol.space, symbol.type)
+        sizes = {known.size, symbol.size} - {0}
+        if not same or len(sizes) > 1:
+            self.log.error(
+                "PTX112", f"'{symbol.name}' is declared in another way before", symbol.span,
+                notes=(("declared here", known.span),),
+            )  # fmt: skip
+        elif known.external and not symbol.external and not d.linkage:
+            self.log.error(
+                "PTX112", f"'{symbol.name}' is .extern before and has no linkage here",
+                symbol.span, help="define it as .visible", notes=(("declared here", known.span),),
+            )  # fmt: skip
+        if known.external:
+            self.top.names[symbol.name] = symbol
+
+    def _count_constants(self, symbol: Symbol) -> None:
+        before = self.const_size
+        self.const_size = -(-before // symbol.align) * symbol.align + symbol.size
+        if before <= MAX_CONST < self.const_size and symbol.span is not None:
+            self.log.error(
+                "PTX113",
+                f"a module has at most {MAX_CONST} bytes of .const variables, with '{symbol.name}'"
+                f" it has {self.const_size}",
+                symbol.span,
+            )
 
     def _place_shared(self, symbol: Symbol, area: _Area) -> Symbol:
         if symbol.size == 0:  # dynamic: lies behind the static part, known at launch
@@ -334,7 +411,12 @@ class _Resolver:
     # --- functions ------------------------------------------------------------------------------
 
     def _parameter(
-        self, p: ast.Parameter, area: _Area, body: _Body, scope: Scope | None
+        self,
+        p: ast.Parameter,
+        area: _Area,
+        body: _Body,
+        scope: Scope | None,
+        input: bool = False,
     ) -> Symbol | Register:
         type_ = self._type(p.type, p.span)
         if p.space == "reg":
@@ -343,7 +425,9 @@ class _Resolver:
             if scope:
                 scope.declare(p.name, register, p.span, self.log)
             return register
-        count, _ = self._extent(p.extents, p.span)
+        count, open_ = self._extent(p.extents, p.span)
+        if open_:  # the last parameter of a function, of any number of elements
+            count = 0
         size = type_.size * (p.vector or 1) * (1 if count is None else count)
         symbol = area.place(
             Symbol(
@@ -353,6 +437,7 @@ class _Resolver:
                 size,
                 self._alignment(p.align, type_.size * (p.vector or 1), p.span),
                 pointer=p.pointer,
+                input=input,
                 count=count,
                 span=p.span,
             )
@@ -369,16 +454,29 @@ class _Resolver:
         scope.names[CARRY_FLAG] = flag
         area = _Area() if node.kind == "entry" else body.frame
         results = tuple(self._parameter(p, area, body, scope) for p in node.results)
-        parameters = tuple(self._parameter(p, area, body, scope) for p in node.parameters)
+        parameters = tuple(
+            self._parameter(p, area, body, scope, input=True) for p in node.parameters
+        )
         body.own = (*results, *parameters)
-        if node.kind == "entry" and area.size > 32764:
-            self.log.error("PTX109", "kernel parameters exceed 32764 bytes", node.name_span)
+        independent = "texmode_independent" in self.target_options
+        self._report(parameter_faults(node, independent))
+        limit = parameter_limit(self.version)
+        if node.kind == "entry" and area.size > limit:
+            more = "" if limit > 4352 else ", 32764 from PTX ISA 8.1 on"
+            self.log.error(
+                "PTX113",
+                f"the parameters of an .entry have at most {limit} bytes{more}: these have"
+                f" {area.size}",
+                node.name_span,
+            )
         directives = {}
         for d in node.directives:
             values = [v for v in d.values if not isinstance(v, str)]
             directives[d.name] = tuple(self._count(v, "a value", d.span) for v in values)
+        self._report(directive_faults(node, directives, self.version, self.target))
         known = self.functions.get(node.name)
         if known is None:
+            self.linkage[node.name] = node.linkage
             ref = FunctionRef(node.name, node.kind == "entry")
             self.top.declare(node.name, ref, node.name_span, self.log)
         elif known.instructions is not None and node.body is not None:
@@ -387,6 +485,8 @@ class _Resolver:
             node.name, node.kind, results, parameters, (), None, {}, 0, area.size, directives,
             node.name_span,
         )  # fmt: skip
+        if known is not None:
+            self._same_function(known, function, node)
         if node.body is None:
             if known is None:
                 self.functions[node.name] = function
@@ -394,6 +494,8 @@ class _Resolver:
         self.functions.setdefault(node.name, function)
         self._collect_labels(node.body, scope)
         self._statements(node.body, scope, body)
+        if node.kind == "entry":
+            self._shared_limit(node, body)
         instructions = tuple(_with_labels(i, body.labels) for i in body.instructions)
         self.functions[node.name] = replace(
             function,
@@ -405,6 +507,42 @@ class _Resolver:
             shared_align=body.shared.align,
             unsupported=body.unsupported,
         )
+
+    def _same_function(
+        self, known: TypedFunction, function: TypedFunction, node: ast.Function
+    ) -> None:
+        """All declarations of a function agree; only the first may add linkage (measured)."""
+        why = prototype_fault(known, function)
+        first = self.linkage.get(node.name, ())
+        added = [word for word in node.linkage if word not in first]
+        if why is None and "extern" in first and "extern" not in node.linkage:
+            why = "it is .extern where it is declared first"
+        elif why is None and added:
+            why = f"it is .{added[0]} here, but not where it is declared first"
+        if why is not None:
+            self.log.error(
+                "PTX112", f"'{node.name}' is declared in two ways: {why}", node.name_span,
+                notes=(("declared here", known.span),),
+            )  # fmt: skip
+
+    def _shared_limit(self, node: ast.Function, body: _Body) -> None:
+        """The static shared memory that an entry uses; what nothing names takes no place."""
+        if body.shared.size + self.shared.size <= MAX_SHARED:
+            return
+        used: dict[str, int] = {}
+        for i in body.instructions:
+            for value in i.operands.values():
+                for part in (getattr(value, "base", None), getattr(value, "symbol", None)):
+                    if isinstance(part, Symbol) and part.space == "shared":
+                        used[part.name] = part.size
+        size = sum(used.values())
+        if size > MAX_SHARED:
+            self.log.error(
+                "PTX113",
+                f"'{node.name}' has {size} bytes of static shared memory, a CTA has {MAX_SHARED}",
+                node.name_span,
+                help="declare '.extern .shared' and give the size at launch for more",
+            )
 
     def _collect_labels(self, statements: tuple[ast.Statement, ...], scope: Scope) -> None:
         """Labels may be used before they stand; their places are filled in afterwards."""
@@ -427,11 +565,35 @@ class _Resolver:
                     self._local_variables(s, scope, body)
                 case ast.BranchTargets():
                     self._branch_targets(s, scope)
+                case ast.LocDirective():
+                    self._location(s)
                 case ast.CallTargets():
+                    self._call_targets(s)
                     scope.declare(s.name, CallTable(s.name, s.targets), s.span, self.log)
                 case ast.Prototype():
-                    table = PrototypeRef(s.label, len(s.results), len(s.parameters))
+                    table = self._prototype(s)
                     scope.declare(s.label, table, s.span, self.log)
+
+    def _call_targets(self, s: ast.CallTargets) -> None:
+        for name in s.targets:
+            if name not in self.functions and name not in self.aliases:
+                hint = did_you_mean(name, self.functions)
+                self.log.error("PTX101", f"unknown function '{name}'", s.span, hint)
+
+    def _location(self, s: ast.LocDirective) -> None:
+        """An inlined place is one that an earlier .loc has named (measured)."""
+        if s.inlined_at is not None and s.inlined_at not in self.locations:
+            place = " ".join(map(str, s.inlined_at))
+            self.log.error("PTX109", f"no .loc before this one names the place {place}", s.span)
+        self.locations.add((s.file, s.line, s.column))
+
+    def _prototype(self, s: ast.Prototype) -> PrototypeRef:
+        area, body = _Area(), _Body()
+        results, parameters = (
+            tuple(self._parameter(p, area, body, None) for p in ps)
+            for ps in (s.results, s.parameters)
+        )
+        return PrototypeRef(s.label, results, parameters)
 
     def _branch_targets(self, s: ast.BranchTargets, scope: Scope) -> None:
         targets: list[LabelRef] = []
@@ -454,14 +616,13 @@ class _Resolver:
 
     def _local_variables(self, d: ast.VariableDeclaration, scope: Scope, body: _Body) -> None:
         type_ = self._type(d.type, d.span)
+        independent = "texmode_independent" in self.target_options
         for v in d.variables:
+            self._report(variable_faults(d, v, type_, True, independent))
             for one in self._names(v):
                 if d.space == "reg":
                     self._register(d, one, type_, scope, body)
                     continue
-                if type_.kind == "p":
-                    self.log.error("PTX109", ".pred variables live in .reg only", d.span)
-                    return
                 symbol = self._symbol(d, one, type_)
                 if d.space in ("local", "param"):
                     symbol = body.frame.place(symbol)
@@ -517,8 +678,12 @@ class _Resolver:
             return
         record, form, m, operands = chosen
         call = operands.get("call")
-        if isinstance(call, CallOperand) and not self._call_fits(call, node):
-            return
+        if isinstance(call, CallOperand):
+            fault = call_fault(call, self.functions, self.aliases)
+            if fault is not None:
+                notes = (("declared here", fault[1]),) if fault[1] else ()
+                self.log.error("PTX111", fault[0], node.span, notes=notes)
+                return
         if guard is not None and body.of_a_call(operands.get("a")):
             self.log.error(
                 "PTX111", f"'{record.name}' of a parameter of a call cannot have a guard", node.span
@@ -538,33 +703,12 @@ class _Resolver:
             )
         )
 
-    def _call_fits(self, call: CallOperand, node: ast.Instruction) -> bool:
-        """Whether a direct call gives as many arguments and takes as many results as declared."""
-        if not isinstance(call.callee, FunctionRef):
-            return True
-        name = self.aliases.get(call.callee.name, call.callee.name)
-        function = self.functions.get(name)
-        if function is None:
-            return True
-        for what, given, declared in (
-            ("arguments", call.arguments, function.parameters),
-            ("results", call.results, function.results),
-        ):
-            if len(given) != len(declared):
-                self.log.error(
-                    "PTX111",
-                    f"'{name}' has {len(declared)} {what}, the call names {len(given)}",
-                    node.span,
-                    notes=(("declared here", function.span),),
-                )
-                return False
-        return True
-
     def _candidates(self, node: ast.Instruction) -> list[tuple[Instruction, Form, Mods]] | None:
         """All forms whose modifiers fit, with a message for the best miss if there is none."""
         opcode = node.opcode
         if opcode in self.known:
             return self.known[opcode]
+        opcode = registry.canonical(opcode)
         name = registry.mnemonic(opcode)
         if name is None:
             names = registry.names()
@@ -593,11 +737,16 @@ class _Resolver:
                     best = FormMismatch(reason, 99)
         if not found:
             assert best is not None
-            legal = {w for r in registry[name] for f in r.forms for s in f.slots for w in s.domain}
-            hint = did_you_mean(best.word, legal) if best.word else None
-            self.log.error("PTX104", f"{name}: {best}", node.opcode_span, hint)
+            spelling = nearest_spelling(name, words)
+            self.log.error(
+                "PTX104",
+                f"{name}: {best}",
+                modifier_span(self.source, node.opcode_span, node.opcode, best.word),
+                f"did you mean '{spelling}'?" if spelling else None,
+                notes=((forms_note(name, words, None), None),),
+            )
             return None
-        self.known[opcode] = found
+        self.known[node.opcode] = found
         return found
 
     def _choose(self, node: ast.Instruction, scope: Scope, body: _Body):  # type: ignore[no-untyped-def]
@@ -621,7 +770,7 @@ class _Resolver:
             if problem is not None:
                 floor_problem = floor_problem or problem
                 continue
-            broken = broken_rule(record, m, operands)
+            broken = broken_rule(record, form, m, operands)
             if broken is not None:
                 best = Mismatch(f"operand {broken[0]}: {broken[1]}", node.span, len(operands))
                 continue
@@ -643,7 +792,12 @@ class _Resolver:
             return None
         assert best is not None
         text = best.message if best.code == "PTX105" else f"{'.'.join(node.opcode)}: {best.message}"
-        self.log.error(best.code, text, best.span, best.help)
+        forms: tuple[tuple[str, Span | None], ...] = ()
+        if best.code in ("PTX105", "PTX106"):
+            record, _, m = candidates[0]
+            given = [word for word in m.values() if word]
+            forms = ((forms_note(record.name, given, len(node.operands)), None),)
+        self.log.error(best.code, text, best.span, best.help, forms)
         return None
 
     def _floor(self, record: Instruction, form: Form, m: Mods) -> tuple[str, str] | None:
@@ -676,6 +830,10 @@ class _Resolver:
             )
         )  # fmt: skip
         return
+
+
+def _place(d: Diagnostic) -> tuple[int, int]:
+    return d.span.line, d.span.column
 
 
 def _label_key(label: ast.Label) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from ..isa.record import Form, Instruction, Mods
 from ..isa.special_registers import SPECIAL_REGISTERS
 from ..targets import ANY, Floor
+from ..types import SCALAR_TYPES
 from .typed import (
     AddressOperand,
     CallOperand,
@@ -38,8 +39,15 @@ _ENTRIES = Floor.parse("3.1+sm_35")
 _READS_SPECIAL = frozenset({"mov", "cvt"})
 
 
+#: Fragments that are not given as constants alone (measured).
+_NOT_CONSTANT = {
+    **dict.fromkeys(("mma", "mma.sp", "mma.sp::ordered_metadata", "wmma.mma"), ("a", "b")),
+    "stmatrix": ("b",),
+}
+
+
 def broken_rule(
-    record: Instruction, m: Mods, operands: Mapping[str, OperandValue]
+    record: Instruction, form: Form, m: Mods, operands: Mapping[str, OperandValue]
 ) -> tuple[str, str] | None:
     """The name of an operand that the instruction does not take and the reason, or None."""
     for name, value in operands.items():
@@ -47,10 +55,10 @@ def broken_rule(
         if isinstance(value, SpecialRegister):
             reason = _special(record, m, value)
         elif isinstance(value, AddressOperand):
-            reason = _space(m, value)
+            reason = _space(record, m, value)
         elif isinstance(value, Constant):
             reason = record.check_constant(name, value.bits, m)
-        elif isinstance(value, SymbolAddress):
+        elif isinstance(value, SymbolAddress) and not _is_reference(form, name):
             reason = record.check_symbol(name, value.symbol.space, m)
         elif isinstance(value, RegisterGroup):
             reason = _elements(record, m, name, value)
@@ -59,13 +67,28 @@ def broken_rule(
     return None
 
 
+def _is_reference(form: Form, name: str) -> bool:
+    """Whether an operand is a texture, sampler or surface."""
+    return any(
+        part.name == name and part.type in SCALAR_TYPES and SCALAR_TYPES[part.type].kind == "o"
+        for spec in form.operands
+        for part in spec.parts
+    )
+
+
 def _elements(record: Instruction, m: Mods, name: str, group: RegisterGroup) -> str | None:
     """Constants in a brace group are checked as operands ``name[0]``, ``name[1]``, ..."""
+    if name in _NOT_CONSTANT.get(record.name, ()) and all(
+        isinstance(e, Constant) and e.width == 32 for e in group.elements
+    ):
+        return "a fragment is not made of constants alone"
     for index, element in enumerate(group.elements):
         if isinstance(element, Constant):
             reason = record.check_constant(f"{name}[{index}]", element.bits, m)
             if reason is not None:
                 return reason
+        if isinstance(element, SpecialRegister) and record.name != "mov":
+            return f"special register '%{element.name}' is only legal in mov; copy it first"
     return None
 
 
@@ -105,10 +128,20 @@ def _special(record: Instruction, m: Mods, register: SpecialRegister) -> str | N
     return None
 
 
-def _space(m: Mods, address: AddressOperand) -> str | None:
-    """A variable that an instruction names is in the space that its modifiers name."""
+def _space(record: Instruction, m: Mods, address: AddressOperand) -> str | None:
+    """A variable that an instruction names is in the space that its modifiers name.
+
+    Generic addresses of constants and parameters are made by cvta alone, and a number is an
+    address only in local memory (measured).
+    """
     symbol = address.base if isinstance(address.base, Symbol) else address.symbol
     wanted = m.space.partition("::")[0]
+    if address.base is None and symbol is None and wanted != "local":
+        return "a constant address is legal for .local only"
+    if symbol is not None and not wanted and symbol.space in ("const", "param"):
+        return f"'{symbol.name}' is in .{symbol.space}: add .{symbol.space} to '{record.name}'"
+    if symbol is not None and symbol.input and record.name == "st":
+        return f"'{symbol.name}' is an input parameter, which cannot be written"
     if symbol is None or not wanted or symbol.space.partition("::")[0] == wanted:
         return None
     return f"'{symbol.name}' is in .{symbol.space}, but the instruction accesses .{m.space}"

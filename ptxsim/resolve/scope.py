@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from ..diagnostics import Diagnostic, Span, did_you_mean
-from .typed import FunctionRef, LabelRef, LabelTable, Register, Symbol
+from .typed import FunctionRef, LabelRef, LabelTable, PrototypeRef, Register, Symbol
 
-__all__ = ["CallTable", "Entity", "Log", "PrototypeRef", "Scope", "VectorRegister"]
+__all__ = ["CallTable", "Entity", "Log", "Scope", "VectorRegister"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,15 +17,6 @@ class VectorRegister:
 
     name: str
     elements: tuple[Register, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class PrototypeRef:
-    """A ``.callprototype``: how many results and parameters an indirect callee has."""
-
-    name: str
-    results: int
-    parameters: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +82,10 @@ class Scope:
             scope = scope.parent
 
     def declare(self, name: str, entity: Entity, span: Span, log: Log) -> None:
-        """Add a name; a second declaration in the same scope is an error."""
+        """Add a name; a second declaration in the same scope is an error, told once for a range."""
         if name in self.names:
+            if log.items and log.items[-1].span == span and log.items[-1].code == "PTX102":
+                return
             log.error("PTX102", f"'{name}' is already declared in this scope", span)
             return
         self.names[name] = entity

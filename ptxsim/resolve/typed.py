@@ -25,6 +25,7 @@ __all__ = [
     "Negated",
     "OperandValue",
     "PredicatePair",
+    "PrototypeRef",
     "Register",
     "RegisterGroup",
     "Relocation",
@@ -98,6 +99,8 @@ class Symbol:
     relocations: tuple[Relocation, ...] = ()
     external: bool = False
     pointer: bool = False
+    #: a parameter that the function receives
+    input: bool = False
     count: int | None = None
     entry: str = ""
     span: Span | None = field(default=None, compare=False)
@@ -175,17 +178,28 @@ class LabelTable:
 
 
 @dataclass(frozen=True, slots=True)
+class PrototypeRef:
+    """A ``.callprototype``: the results and parameters of an indirect callee."""
+
+    name: str
+    results: tuple[Symbol | Register, ...]
+    parameters: tuple[Symbol | Register, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class CallOperand:
     """All operands of a call.
 
     ``callee`` is a function name or, for an indirect call, a register; ``results`` and
-    ``arguments`` are registers, constants or parameter-space variables.
+    ``arguments`` are registers, constants or parameter-space variables.  ``prototype`` is what an
+    indirect call names last: name, results and parameters.
     """
 
     callee: FunctionRef | Register
     results: tuple[Register | Symbol | Sink, ...]
     arguments: tuple[Register | Symbol | Constant, ...]
     candidates: tuple[str, ...] | None = None
+    prototype: PrototypeRef | None = None
 
 
 OperandValue: TypeAlias = (

@@ -172,7 +172,9 @@ class TestText:
         assert ptxsim.assemble(text).kernel().params[-1].name == PARAMETER
 
     def test_refusals(self) -> None:
-        narrow = ptxsim.assemble(TOP.replace("64", "32") + ".visible .entry k() { ret; }")
+        narrow = ptxsim.assemble(
+            TOP.replace("64", "32").replace("sm_90", "sm_80") + ".visible .entry k() { ret; }"
+        )
         with pytest.raises(ptxsim.UsageError, match=r"\.address_size 64 only"):
             dumped(narrow.typed, "k")
         taken = ptxsim.assemble(TOP + ".visible .entry k() { .reg .b32 %ptxsim_x; ret; }")

@@ -137,6 +137,12 @@ class TestFloorsThatEnd:
     def test_unmet(self, version: tuple[int, int], number: int, needs: str | None) -> None:
         assert self.FLOOR.unmet(version, Target(number)) == needs
 
+    def test_an_end_for_all_versions(self) -> None:
+        """``-:90``: no version has it from sm_90 on (addresses of 32 bits in cvta)."""
+        floor = Floor.parse("-:90")
+        assert floor.unmet((1, 0), Target(89)) is None
+        assert floor.unmet((9, 5), Target(90)) == "a target below sm_90"
+
     def test_lines(self) -> None:
         """ptxas 13.0: without .sync up to PTX ISA 6.3 on sm_75, and still on sm_62 in 8.0."""
         line = "vote.all.pred %p1, %p2;"

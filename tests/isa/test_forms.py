@@ -73,8 +73,17 @@ class TestMatch:
             form.match(("u16", "f16"))
 
     def test_twice(self) -> None:
-        with pytest.raises(FormMismatch, match=r"modifier \.sat appears too often"):
-            self.FORM.match(("rn", "sat", "sat", "u16", "f16"))
+        with pytest.raises(FormMismatch, match=r"modifier \.rn appears too often"):
+            self.FORM.match(("rn", "sat", "rn", "u16", "f16"))
+
+    def test_some_words_may_stand_twice(self) -> None:
+        assert self.FORM.match(("rn", "sat", "sat", "u16", "f16")).sat == "sat"
+
+    def test_a_word_of_the_mnemonic_stands_before_the_others(self) -> None:
+        form = Form("half!:{lo hi} cc type:{u32}", "=d.type")
+        assert form.match(("lo", "u32", "cc")).half == "lo"
+        with pytest.raises(FormMismatch, match=r"modifier \.lo appears too often or in the wrong"):
+            form.match(("cc", "lo", "u32"))
 
     def test_unknown(self) -> None:
         with pytest.raises(FormMismatch, match=r"modifier \.rm is not legal here"):

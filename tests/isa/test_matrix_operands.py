@@ -34,7 +34,7 @@ class TestRegisterClasses:
         [("%f1", "legal"), ("%hx1", "legal"), ("%u1", "PTX106"), ("%c9", "PTX106")],
     )
     def test_f16(self, register: str, expected: str) -> None:
-        assert verdict(f"{HALF} {C}, {{%f0,{register}}}, {{%f2}}, {C};") == expected
+        assert verdict(f"{HALF} {C}, {{{register},{register}}}, {{%f2}}, {C};") == expected
         assert verdict(f"{HALF} {C}, {{%f0,%f1}}, {{{register}}}, {C};") == expected
 
     @pytest.mark.parametrize(
@@ -43,19 +43,23 @@ class TestRegisterClasses:
     )
     def test_bf16_and_tf32(self, register: str, expected: str) -> None:
         for line in (
-            f"{HALF.replace('f16', 'bf16')} {C}, {{%f0,{register}}}, {{%f2}}, {C};",
+            f"{HALF.replace('f16', 'bf16')} {C}, {{{register},{register}}}, {{%f2}}, {C};",
             f"{TF32} {C}, {{%f0,%f1}}, {{{register}}}, {C};",
         ):
             assert verdict(line) == expected
 
     @pytest.mark.parametrize(
         ("register", "expected"),
-        [("%f1", "legal"), ("%u1", "legal"), ("%hx1", "PTX106"), ("%c9", "PTX106")],
+        [("%f1", "legal"), ("%u1", "legal"), ("%hx1", "legal"), ("%c9", "PTX106")],
     )
     def test_s8(self, register: str, expected: str) -> None:
         opcode = "mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32"
         line = f"{opcode} {{%r0,%r1}}, {{%r2}}, {{{register}}}, {{%r0,%r1}};"
         assert verdict(line) == expected
+
+    def test_mixed_registers_are_untyped_together(self) -> None:
+        assert verdict(f"{HALF} {C}, {{%f0,%u1}}, {{%f2}}, {C};") == "legal"
+        assert verdict(f"{HALF} {C}, {{%u1,%c9}}, {{%f2}}, {C};") == "PTX106"
 
 
 class TestShapes:

@@ -281,7 +281,7 @@ ROWS = [
     Row("shfl from a lane that takes no part", _C + "shfl.sync",
         Elsewhere("machine/test_definedness.py::TestShuffleOfLanesThatAreNotThere")),
     Row("shfl without .sync from sm_70 on", _C + "shfl (deprecated)",
-        Elsewhere("resolve/test_verdicts.py::test_illegal")),
+        Elsewhere("isa/test_checked_instructions.py::TestFloorsThatEnd")),
     # --- matrices
     Row("a matrix instruction without all lanes", _W + "ldmatrix, mma, wmma",
         Elsewhere("isa/test_warp_matrix.py::TestLdmatrix")),

@@ -136,8 +136,6 @@ def forms() -> Iterator[Form]:
 LIMITS = {"s8": (-128, 128), "u8": (0, 256), "s4": (-8, 8), "u4": (0, 16), "b1": (0, 2)}
 SPACES = (".global", ".shared", "")
 STRIDES = ("", "packed", "wide")
-#: Elements from line to line: more than any line has, and 32 bytes or more in every type.
-WIDE = 256
 
 
 def expected(a: NDArray[Any], b: NDArray[Any], c: NDArray[Any], head: str) -> NDArray[Any]:
@@ -216,7 +214,9 @@ def multiply(
     memory, strides = [], []
     for (tile, type_), layout in zip(zip(tiles.values(), types, strict=True), layouts, strict=True):
         length = tile.shape[0] if layout == "col" else tile.shape[1]
-        strides.append(WIDE if stride == "wide" else length)
+        # from line to line more than a line has, and 32 bytes or more in every type
+        wide = max(2 * length, 256 // BITS[type_])
+        strides.append(wide if stride == "wide" else length)
         memory.append(in_memory(tile, type_, layout, strides[-1]))
     sizes = [x.size for x in memory]
     body, declare = product_body(form, layouts, strides if stride else [], space, sizes)

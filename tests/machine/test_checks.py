@@ -198,9 +198,9 @@ def test_shared_memory_of_other_entries_does_not_count() -> None:
     head = ".version 8.0\n.target sm_80\n.address_size 64\n.shared .b32 common;\n"
     entry = """
 .entry k{}(.param .u64 p) {{
-    .reg .b64 %rd; .reg .b32 %r<3>; .shared .align 16 .b8 big[49152];
+    .reg .b64 %rd; .reg .b32 %r<3>; .shared .align 16 .b8 big[49136];
     ld.param.u64 %rd, [p];
-    st.shared.u32 [common], 1; st.shared.u32 [big], 2; st.shared.u32 [big+49148], 3;
+    st.shared.u32 [common], 1; st.shared.u32 [big], 2; st.shared.u32 [big+49132], 3;
     ld.shared.u32 %r1, [common]; ld.shared.u32 %r2, [big]; add.u32 %r1, %r1, %r2;
     st.global.u32 [%rd], %r1;
     ret;
