@@ -727,7 +727,7 @@ def test_slots_tiles_and_residues(cases: list[tuple[int, int, int]], named: bool
         made = case(fusion, **({"K": k} if named else {}))
         counts = interpreted(made, landings=[LANDINGS[number % 2]]).counts
         if slots > 1:
-            # design section 2.4: commits S-1+T, barriers 1+T, each by 4 threads; T*c copies
+            # the reference order: S-1+T commits and 1+T barriers by each of 4 threads, T*c copies
             assert counts.commits == 4 * (slots - 1 + tiles)
             assert counts.barriers == 4 * (1 + tiles)
             issued = counts.copies["full"] + counts.copies["zero_filled"]

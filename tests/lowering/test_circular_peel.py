@@ -52,7 +52,7 @@ class _Numbers:
 # --- numbers --------------------------------------------------------------------------------------
 
 
-# the table of design section 2.1: X, L, T, r
+# X, L, T, r
 @pytest.mark.parametrize(
     ("x", "tile", "tiles", "rest"),
     [
@@ -201,12 +201,13 @@ def test_partitions_are_peeled_one_by_one(count: range) -> None:
 
 # --- verdicts -------------------------------------------------------------------------------------
 
-# By the numbers of design section 3: U5 (a factor that is no number) is no int, and `split` takes
-# ints only; U7 (loops that compute addresses) and U9 (branches before the pass) do not exist here;
-# U8, P8: every loop over a peeled axis is peeled, test_circular_lower has it; U10: explicit fills
-# are made once for each slot only where the axis is peeled, test_circular_lower has it; U11: the
-# refusals in test_circular_schedule; U12: several axes may be marked; P3 (halos, gathers, partial
-# splits), P9 (uses of the index as a value) and scans of P10 cannot be written as fusions.
+# The conditions of nvFuser's pass (U) and further situations (P): U5 (a factor that is no number)
+# is no int, and `split` takes ints only; U7 (loops that compute addresses) and U9 (branches before
+# the pass) do not exist here; U8, P8: every loop over a peeled axis is peeled, test_circular_lower
+# has it; U10: explicit fills are made once for each slot only where the axis is peeled,
+# test_circular_lower has it; U11: the refusals in test_circular_schedule; U12: several axes may be
+# marked; P3 (halos, gathers, partial splits), P9 (uses of the index as a value) and scans of P10
+# cannot be written as fusions.
 
 
 def _axes(k: Expr | int = X) -> tuple[Fusion, Axis]:
