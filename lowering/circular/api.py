@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -49,8 +48,7 @@ class Lowered:
     @cached_property
     def sizes(self) -> dict[str, int]:
         """The sizes that the launch gives, by parameter."""
-        all_ = {"M": self.spec.m, "N": self.spec.n, "K": self.spec.k}
-        return {name: all_[name] for name in self.program.sizes}  # type: ignore[misc]
+        return _given(self.spec, self.program)
 
     def text(self) -> str:
         """The whole module, with a header that ``ptxsim run`` reads."""
@@ -68,7 +66,7 @@ class Lowered:
 
     def _timeline(self) -> Iterator[str]:
         spec = self.spec
-        tiles = -(-math.prod(_ks(spec)) // spec.tile[2])
+        tiles = -(-spec.sizes["K"] // spec.tile[2])
         if spec.stages == 1 or not spec.asynchronous:
             return
         peeled = spec.scheme.peel != "off"
@@ -78,8 +76,8 @@ class Lowered:
         yield ""
 
 
-def _ks(spec: Matmul) -> tuple[int, ...]:
-    return spec.k if isinstance(spec.k, tuple) else (spec.k,)
+def _given(spec: Matmul, program: Program) -> dict[str, int]:
+    return {name: spec.sizes[name] for name in program.sizes}
 
 
 def _program(spec: Matmul) -> Program:
@@ -97,8 +95,7 @@ def _cost(spec: Matmul) -> Iterator[str]:
         except Declined as declined:
             yield f"  {name}: {declined}"
             continue
-        sizes = {"M": spec.m, "N": spec.n, "K": math.prod(_ks(spec))}
-        found = executions(program, {s: sizes[s] for s in program.sizes})
+        found = executions(program, _given(other, program))
         copies = ", ".join(str(_bytes(other, operand)) for operand in "ab")
         mark = "*" if name == spec.scheme.peel else ""
         rows.append([f"{name}{mark}", copies, *(str(found[n]) for n in NAMES)])
@@ -165,19 +162,18 @@ def _shared(buffer: Buffer) -> int:
 
 
 def _header(spec: Matmul, program: Program) -> list[str]:
-    sizes = {"M": spec.m, "N": spec.n, "K": math.prod(_ks(spec))}
-    given = {name: sizes[name] for name in program.sizes}
+    given = _given(spec, program)
     grid = ",".join(str(evaluate(count, given)) for count in program.grid)
     block = ",".join(map(str, program.block))
     tile = "x".join(map(str, spec.tile))
-    k = "x".join(map(str, _ks(spec)))
+    k = "x".join(map(str, spec.ks))
     lines = [
         f"c = a @ b: {spec.dtype}, layout {spec.layout}, M {spec.m}, N {spec.n}, K {k}",
         f"tile {tile}, {spec.stages} slots, peel {spec.scheme.peel}",
         f"launch: grid={grid} block={block}",
     ]
     for seed, buffer in enumerate((b for b in program.buffers if b.memory is Memory.GLOBAL), 1):
-        count = _span(spec, buffer.name, given)
+        count = _span(buffer, given)
         value = "undef" if buffer.name == "c" else _random(buffer.dtype, seed)
         lines.append(f"arg:    {buffer.name} {buffer.dtype}[{count}] = {value}")
     return lines + [f"arg:    {name} u32 = {value}" for name, value in given.items()]
@@ -187,14 +183,13 @@ def _random(dtype: str, seed: int) -> str:
     return f"randint(-128, 128, {seed})" if dtype == "s8" else f"randn({seed})"
 
 
-def _span(spec: Matmul, operand: str, sizes: dict[str, int]) -> int:
+def _span(buffer: Buffer, sizes: dict[str, int]) -> int:
     """Elements from the first to the last one of an operand; one where it has none.
 
     No launch has an array of no elements.
     """
-    tensor = next(t for t in schedule(spec).tensors if t.name == operand)
-    extents = [evaluate(axis.extent, sizes) for axis in tensor.roots]
+    extents = [evaluate(extent, sizes) for extent in buffer.extents]
     if 0 in extents:
         return 1
-    strides = [evaluate(stride, sizes) for stride in tensor.strides]
+    strides = [evaluate(stride, sizes) for stride in buffer.strides]
     return 1 + sum((e - 1) * s for e, s in zip(extents, strides, strict=True))

@@ -15,12 +15,13 @@ from typing import Any, Literal
 
 import numpy as np
 
+from ptxsim.matrix.layouts import parse_shape
 from ptxsim.targets import parse_target
 
 from .integers import Expr, Int, Op, Select, Symbol
 from .interpret_memory import Array, Flight, Global, LoopError, Mask, Shared, Space
 from .interpret_threads import Lanes, Threads
-from .interpret_values import encode, operate, parse_instruction, product, tf32_of
+from .interpret_values import encode, operate, product, tf32_of
 from .loops import (
     Block,
     BlockSync,
@@ -428,7 +429,7 @@ class _Machine(Threads):
         places = [self.fragment(s, a, lanes, node) for s, a in zip(spaces, accesses, strict=True)]
         shapes = [s.extents[-2:] for s in spaces]
         (m, k), (k_b, n), c = shapes
-        parts = parse_instruction(node.instruction)
+        parts = parse_shape(node.instruction)
         if k != k_b or c != (m, n) or any(e % p for e, p in zip((m, n, k), parts, strict=True)):
             raise LoopError("unsupported", f"matrices of {m}x{k}, {k_b}x{n} and {c}", node)
         alive = [np.ones(p.shape, bool) for p in places]

@@ -9,19 +9,19 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from ptxsim.matrix.layouts import parse_shape
 from ptxsim.numerics.convert import float_to_float, float_to_int, int_to_float, int_to_int
 from ptxsim.numerics.floating import add, fma, max_, min_, mul, neg, sub
 from ptxsim.numerics.formats import FORMATS, TF32, Bits, Format
 from ptxsim.numerics.tensor_core import float_product, integer_product
 from ptxsim.numerics.tensor_core_rules import float_rule
 
-__all__ = ["carrier", "encode", "operate", "parse_instruction", "product", "tf32_of"]
+__all__ = ["carrier", "encode", "operate", "product", "tf32_of"]
 
 Factors: TypeAlias = NDArray[Any]
 
 _FLOATS = ("f16", "bf16", "f32", "f64")
 _INTEGER = re.compile(r"([su])(8|16|32|64)$")
-_INSTRUCTION = re.compile(r"m(\d+)n(\d+)k(\d+)$")
 
 
 def carrier(dtype: str) -> np.dtype[Any]:
@@ -130,18 +130,6 @@ def tf32_of(bits: Bits) -> Bits:
 # --- products -------------------------------------------------------------------------------------
 
 
-def parse_instruction(text: str) -> tuple[int, int, int]:
-    """The extents of a shape.
-
-    >>> parse_instruction("m16n8k16")
-    (16, 8, 16)
-    """
-    found = _INSTRUCTION.match(text)
-    if found is None:
-        raise ValueError(f"no shape of mma: '{text}'")
-    return int(found[1]), int(found[2]), int(found[3])
-
-
 def product(
     a: Factors,
     b: Factors,
@@ -155,7 +143,7 @@ def product(
 
     The steps of k follow each other, each with the result of the one before as accumulator.
     """
-    step = parse_instruction(instruction)[2]
+    step = parse_shape(instruction)[2]
     for first in range(0, a.shape[2], step):
         part = slice(first, first + step)
         c = _step(a[:, :, part], b[:, part], c, types, instruction, target)

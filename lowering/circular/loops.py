@@ -14,7 +14,7 @@ threads and CTAs are no loops any more: their variables are ``tid.x`` .. ``ctaid
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from typing import ClassVar, TypeAlias
 
@@ -346,7 +346,6 @@ class Program:
     block: tuple[int, int, int]
     #: CTAs in x, y and z, as expressions of the sizes
     grid: tuple[Expr, Expr, Expr]
-    notes: tuple[str, ...] = field(default=())
 
     def __str__(self) -> str:
         return dump(self)

@@ -95,7 +95,6 @@ class _Nest:
             self.context.special(how.value, Int(count))
         for how, blocks in self.grid.items():
             self.context.special(how.value, blocks)
-        self.notes: list[str] = []
         self.clearing = False
         #: tensors that have their zeros before the loop that loads them, not before each copy
         self.cleared: set[Tensor] = set()
@@ -122,7 +121,7 @@ class _Nest:
         gx, gy, gz = (self.grid.get(how, Int(1)) for how in _BLOCKS)
         return Program(
             self.fusion.name, tuple(self.make.buffers.values()), self.sizes,
-            self.context.headed(nodes), (x, y, z), (gx, gy, gz), tuple(self.notes),
+            self.context.headed(nodes), (x, y, z), (gx, gy, gz),
         )  # fmt: skip
 
     def _threads(self) -> dict[Parallel, int]:

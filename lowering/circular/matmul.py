@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from ptxsim.errors import UsageError
+from ptxsim.matrix.layouts import parse_shape
 from ptxsim.targets import TARGETS, parse_target
 
 from ..copy.problem import shared_limit
@@ -98,9 +99,9 @@ class Matmul:
     def _check_sizes(self) -> None:
         batch = 1 if self.batch is None else self.batch
         strides = [stride for row in self.strides.values() for stride in row]
-        if min(self.m, self.n, batch) < 1 or min(*self._ks, *strides, 0) < 0:
+        if min(self.m, self.n, batch) < 1 or min(*self.ks, *strides, 0) < 0:
             raise UsageError("M, N and a batch are at least 1; K and strides are not negative")
-        if max(self.m, self.n, batch, math.prod(self._ks), *strides) >= 1 << 31:
+        if max(self.m, self.n, batch, math.prod(self.ks), *strides) >= 1 << 31:
             raise UsageError("sizes and strides are below 2^31 elements")
         if "k" in self.symbolic and isinstance(self.k, tuple):
             raise UsageError("K that is merged of two axes cannot be symbolic")
@@ -115,7 +116,7 @@ class Matmul:
         if min(*self.tile, *self.warps) < 1 or 32 * rows * columns > 1024:
             raise UsageError("tiles and warps are positive, with 1024 threads at most")
         if self.shape:
-            sizes = instruction_shape(self.shape)
+            sizes = parse_shape(self.shape)
             units = (rows * sizes[0], columns * sizes[1], sizes[2])
         else:
             units = (2 * rows * columns, _LANES, 1)
@@ -155,7 +156,7 @@ class Matmul:
                 raise UsageError(f"{count} CTAs along {axis}; a grid has at most {MAX_CTAS} there")
 
     @property
-    def _ks(self) -> tuple[int, ...]:
+    def ks(self) -> tuple[int, ...]:
         return self.k if isinstance(self.k, tuple) else (self.k,)
 
     @property
@@ -190,6 +191,11 @@ class Matmul:
         ks = {"k": self.k} if isinstance(self.k, int) else {"k1": self.k[0], "k2": self.k[1]}
         return {"m": self.m, "n": self.n, "b": self.batch or 0, **ks}[letter]
 
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The values of the sizes that a launch may give, by parameter."""
+        return {"M": self.m, "N": self.n, "K": math.prod(self.ks)}
+
     def axes(self, operand: str) -> tuple[str, ...]:
         """The axes of ``a``, ``b`` or ``c`` as they lie in memory, slowest first."""
         ks = ("k1", "k2") if isinstance(self.k, tuple) else ("k",)
@@ -210,13 +216,6 @@ class Matmul:
         for extent in reversed(extents[1:-1]):
             strides.append(strides[-1] * extent)
         return tuple(reversed(strides))
-
-
-def instruction_shape(text: str) -> tuple[int, int, int]:
-    """M, N, K of a name such as m16n8k16."""
-    m, rest = text[1:].split("n")
-    n, k = rest.split("k")
-    return int(m), int(n), int(k)
 
 
 def width(spec: Matmul, operand: str) -> int:
@@ -365,7 +364,7 @@ class _Plan:
         t.reorder(*(n for n in (*self.blocks, self.tiles, *inner) if n in names))
 
     def _warps(self, t: Tensor) -> None:
-        k = instruction_shape(self.spec.shape)[2]
+        k = parse_shape(self.spec.shape)[2]
         names = {a.name for a in t.leaf}
         spread = (
             ("m.i", self.m // self.rows, Parallel.TIDZ),

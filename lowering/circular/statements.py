@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ptxsim.errors import UsageError
+from ptxsim.matrix.layouts import parse_shape
 from ptxsim.types import SCALAR_TYPES
 
 from ..dispatch import Decline, Declined
@@ -38,8 +39,6 @@ from .tensors import IDENTITY, Axis, Copied, Fusion, Joined, Merge, Pointwise, S
 from .tensors import Mma as Product
 
 __all__ = ["Statements", "size_of"]
-
-_SHAPE = {"m": 0, "n": 1, "k": 2}
 
 
 def size_of(dtype: str) -> int:
@@ -130,11 +129,7 @@ class Statements:
             made = product.definition
             if isinstance(made, Product) and t in (made.a, made.b, product):
                 role = "C" if t is product else "A" if t is made.a else "B"
-                letters = made.instruction.replace("n", " n").replace("k", " k").split()
-                sizes = [0, 0, 0]
-                for part in letters:
-                    sizes[_SHAPE[part[0]]] = int(part[1:])
-                return Fragment(role, (sizes[0], sizes[1], sizes[2]))
+                return Fragment(role, parse_shape(made.instruction))
         raise UsageError(f"{t.name} has axes of a matrix instruction, but is no operand of one")
 
     def _global(self, t: Tensor) -> Buffer:

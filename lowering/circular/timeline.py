@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeAlias
 
+from .loops import BlockSync, Commit, Wait
+
 __all__ = [
     "REFERENCE",
-    "Barrier",
-    "Commit",
     "Event",
     "Fault",
     "Kind",
@@ -23,7 +23,6 @@ __all__ = [
     "Order",
     "Timeline",
     "Use",
-    "Wait",
     "faults",
     "timeline",
     "trace",
@@ -39,23 +38,6 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
-class Commit:
-    """cp.async.commit_group."""
-
-
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """cp.async.wait_group, or wait_all for None."""
-
-    pending: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Barrier:
-    """A barrier of the CTA."""
-
-
-@dataclass(frozen=True, slots=True)
 class Use:
     """All threads read a tile from its slot, or from another one."""
 
@@ -63,7 +45,7 @@ class Use:
     slot: int | None = None
 
 
-Event: TypeAlias = Load | Commit | Wait | Barrier | Use
+Event: TypeAlias = Load | Commit | Wait | BlockSync | Use
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +75,7 @@ def trace(depth: int, tiles: int, order: Order = REFERENCE) -> list[Event]:
     """The events of S = ``depth`` slots and T = ``tiles`` tiles.
 
     >>> trace(2, 1)[:4]
-    [Load(tile=0, slot=None), Commit(), Wait(pending=0), Barrier()]
+    [Load(tile=0, slot=None), Commit(), Wait(pending=0), BlockSync()]
     """
     prolog, iterations = _parts(depth, tiles, order)
     events = [*prolog, *(event for row in iterations for event in row)]
@@ -114,7 +96,7 @@ def _prolog(depth: int, tiles: int, order: Order) -> list[Event]:
     for tile in range(depth - 1):
         prolog.extend([Load(tile), Commit()] if tile < tiles else [Commit()])
     prolog.extend([Commit()] if order.stray_commit else [])
-    return [*prolog, _wait(depth, order), Barrier()]
+    return [*prolog, _wait(depth, order), BlockSync()]
 
 
 def _wait(depth: int, order: Order) -> Wait:
@@ -126,7 +108,7 @@ def _iteration(depth: int, tiles: int, order: Order, i: int) -> list[Event]:
     wait = _wait(depth, order)
     row: list[Event] = [Load(i + depth - 1)] if i + depth - 1 < tiles else []
     row.extend([] if order.commit_last else [Commit()])
-    row.extend([Use(i), wait, Barrier()] if order.barriers else [Use(i), wait])
+    row.extend([Use(i), wait, BlockSync()] if order.barriers else [Use(i), wait])
     row.extend([Commit()] if order.commit_last else [])
     return row
 
@@ -314,7 +296,7 @@ def _word(event: Event, committed: int, peeled: bool) -> tuple[str, int]:
         return f"C{committed}", committed + 1
     if isinstance(event, Use):
         return f"M{event.tile}", committed
-    if isinstance(event, Barrier):
+    if isinstance(event, BlockSync):
         return "B", committed
     if event.pending is None:
         return "W", committed

@@ -38,9 +38,7 @@ from lowering.circular.loops import (
     Why,
     ZeroFill,
 )
-from lowering.circular.timeline import Barrier, Event, Load, Use
-from lowering.circular.timeline import Commit as Committed
-from lowering.circular.timeline import Wait as Waited
+from lowering.circular.timeline import Event, Load, Use
 
 M, K, T, R, SIGMA = (Symbol(n) for n in ("M", "K", "T", "r", "sigma"))
 TID, CTA = Symbol("tid.x"), Symbol("ctaid.x")
@@ -161,11 +159,9 @@ def traced_sum(events: Sequence[Event], depth: int) -> Program:
             body += load(tile, Int(event.tile % depth), Int(event.tile), event.tile == 0)
         elif isinstance(event, Use):
             body += use(tile, Int(event.tile % depth))
-        elif isinstance(event, Waited):
-            body.append(Wait(event.pending))
         else:
-            body.append(Commit() if isinstance(event, Committed) else BlockSync())
-            assert isinstance(event, (Committed, Barrier))
+            assert isinstance(event, (Commit, Wait, BlockSync))
+            body.append(event)
     return row_sum(body, depth, "traced_sum")
 
 

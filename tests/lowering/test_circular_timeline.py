@@ -10,16 +10,14 @@ from __future__ import annotations
 
 import pytest
 
+from lowering.circular.loops import BlockSync, Commit, Wait
 from lowering.circular.timeline import (
-    Barrier,
-    Commit,
     Event,
     Fault,
     Kind,
     Load,
     Order,
     Use,
-    Wait,
     faults,
     timeline,
     trace,
@@ -83,7 +81,7 @@ def test_the_reference_order_is_right(depth: int, tiles: int) -> None:
     assert kinds.count(Load) == kinds.count(Use) == tiles
     assert kinds.count(Commit) == depth - 1 + tiles
     assert kinds.count(Wait) == tiles + 2  # and one of them is wait_all
-    assert kinds.count(Barrier) == tiles + 1
+    assert kinds.count(BlockSync) == tiles + 1
 
 
 def _first(depth: int, tiles: int, order: Order) -> Fault | None:
@@ -158,7 +156,7 @@ def test_no_barriers_in_the_loop(depth: int, tiles: int) -> None:
 @pytest.mark.parametrize("tiles", TILES)
 def test_each_barrier_but_the_last_is_needed(depth: int, tiles: int) -> None:
     events = trace(depth, tiles)
-    at = [i for i, e in enumerate(events) if isinstance(e, Barrier)]
+    at = [i for i, e in enumerate(events) if isinstance(e, BlockSync)]
     for number, i in enumerate(at):
         found = faults(events[:i] + events[i + 1 :], depth, tiles)
         raw = [f.tile for f in found if f.kind is Kind.RAW]
@@ -183,13 +181,13 @@ def test_the_last_wait_covers_all_copies() -> None:
 
 
 def test_copies_that_nobody_waits_for() -> None:
-    events: list[Event] = [Load(0), Commit(), Wait(0), Barrier(), Load(1), Commit(), Use(0)]
+    events: list[Event] = [Load(0), Commit(), Wait(0), BlockSync(), Load(1), Commit(), Use(0)]
     assert faults(events, 2, 1) == (Fault(Kind.PENDING, 1, 7),)
 
 
 def test_a_load_over_a_copy_in_flight() -> None:
     events: list[Event] = [
-        Load(0), Commit(), Load(2), Commit(), Wait(0), Barrier(), Use(2), Wait(None),
+        Load(0), Commit(), Load(2), Commit(), Wait(0), BlockSync(), Use(2), Wait(None),
     ]  # fmt: skip
     assert [(f.kind, f.tile) for f in faults(events, 2, 3)] == [(Kind.WAR, 2), (Kind.USE, 2)]
 
@@ -202,14 +200,14 @@ def test_copies_without_a_wait_pend_also_where_their_slot_was_given_away() -> No
 
 def test_a_load_too_far_ahead_takes_a_slot_in_use() -> None:
     events: list[Event] = [
-        Load(0), Commit(), Wait(0), Barrier(), Use(0), Load(2), Commit(), Wait(0), Barrier(),
+        Load(0), Commit(), Wait(0), BlockSync(), Use(0), Load(2), Commit(), Wait(0), BlockSync(),
     ]  # fmt: skip
     assert [(f.kind, f.tile) for f in faults(events, 2, 1)] == [(Kind.WAR, 2)]
 
 
 def test_wrong_slots() -> None:
     events: list[Event] = [
-        Load(0), Load(1), Commit(), Wait(0), Barrier(), Use(0, slot=1), Use(1, slot=0), Use(2, 2),
+        Load(0), Load(1), Commit(), Wait(0), BlockSync(), Use(0, slot=1), Use(1, slot=0), Use(2, 2),
     ]  # fmt: skip
     found = faults(events, 3, 3)
     assert [(f.kind, f.tile) for f in found] == [(Kind.SLOT, t) for t in range(3)]
@@ -217,7 +215,7 @@ def test_wrong_slots() -> None:
 
 
 def test_tiles_that_are_used_twice_or_out_of_order() -> None:
-    base: list[Event] = [Load(0), Load(1), Commit(), Wait(0), Barrier()]
+    base: list[Event] = [Load(0), Load(1), Commit(), Wait(0), BlockSync()]
     twice = faults([*base, Use(0), Use(0), Use(1)], 2, 2)
     assert [(f.kind, f.tile) for f in twice] == [(Kind.USE, 0)]
     swapped = faults([*base, Use(1), Use(0)], 2, 2)

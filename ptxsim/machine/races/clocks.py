@@ -15,6 +15,7 @@ Dense clocks of all threads by all threads are never built.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -29,23 +30,23 @@ if TYPE_CHECKING:
 __all__ = ["EMPTY", "Clock", "Knowledge", "Moment", "Track", "joined"]
 
 
-class Track:
+class Track(ABC):
     """Clocks that were released one after the other; a clock may hold the first so many of them."""
 
     #: nothing is released to it any more
     closed = False
 
+    @abstractmethod
     def own(self, lane: int, count: int) -> int:
         """The newest time of a global lane that is known to the first clocks, or -1."""
-        raise NotImplementedError
 
+    @abstractmethod
     def others(self, count: int) -> list[tuple[Track, int]]:
         """Other tracks that the first clocks hold, with how much of them."""
-        raise NotImplementedError
 
+    @abstractmethod
     def flat(self, count: int) -> Clock:
         """The first clocks put together."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True, eq=False)
