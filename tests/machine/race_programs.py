@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 
 __all__ = ["KINDS", "Program", "make"]
 
-#: barriers of everyone; parts of a CTA or warp; patterns of release and acquire; cp.async; fence.sc
-#: among accesses that acquire nothing
-KINDS = ("whole", "parts", "patterns", "copies", "fences")
+#: barriers of everyone; parts of a CTA or warp; patterns of release and acquire; cp.async; places
+#: with many readers, cp.async among them, where whole warps meet; fence.sc among accesses that
+#: acquire nothing
+KINDS = ("whole", "parts", "patterns", "copies", "readers", "fences")
 
 _HEAD = """\
 .version 8.0
@@ -77,7 +78,8 @@ class _Writer:
         """Set %p to a subset of the threads and return the guard, or an empty one."""
         rng = self.rng
         kind = rng.choice(("one", "one", "some", "lane", "warp", "odd", "below", "cta", "all"))
-        if self.kind == "patterns" and rng.random() < 0.8:
+        actors = {"patterns": 0.8, "readers": 0.6, "parts": 0.2}
+        if self.kind in actors and rng.random() < actors[self.kind]:
             kind = "actor"
         line = {
             "actor": f"setp.eq.u32 %p, %n, {rng.choice(self.actors())};",
@@ -98,7 +100,7 @@ class _Writer:
     def actors(self) -> list[int]:
         """A few threads of different lanes, warps and CTAs."""
         per = self.block
-        inside = (0, 1, 32 if per > 32 else 5)
+        inside = (0, per - 1 if self.kind == "readers" else 1, 32 if per > 32 else 5)
         return [cta * per + lane for cta in range(self.grid) for lane in inside][:5]
 
     def place(self, size: int) -> tuple[str, str]:
@@ -289,9 +291,33 @@ class _Writer:
             self.put("cp.async.commit_group;")
 
     def wait(self) -> None:
-        guard = self.who() if self.rng.random() < 0.2 else ""
+        guard = self.who() if self.rng.random() < 0.2 or self.kind == "readers" else ""
         some = ("cp.async.wait_group 0", "cp.async.wait_group 1", "cp.async.wait_all")
         self.put(f"{guard}{self.rng.choice(some)};")
+
+    def reuse(self) -> None:
+        """Some threads read a place of their own, also by cp.async; then one writes it."""
+        rng = self.rng
+        self.next += 2
+        place = f"[%g+{4 * self.next}]"
+        meet = (self.barrier, self.warp_sync, self.wait, self.wait)
+        if self.kind == "parts":
+            meet = (self.part_sync, self.part_sync, self.named_barrier)
+        for _ in range(rng.randrange(1, 5)):
+            guard = self.who()
+            if self.kind == "parts" or rng.random() < 0.4:
+                self.put(f"{guard}ld.global.b32 %r, {place};")
+            else:
+                self.put("mad.lo.u32 %a, %n, 4, %s; add.u32 %s, %s, 4;")
+                self.put(f"{guard}cp.async.ca.shared.global [%a], {place}, 4;")
+                self.put(rng.choice(("", "cp.async.commit_group;")))
+            if rng.random() < self.order:
+                rng.choice(meet)()
+        if self.kind == "readers" and rng.random() < 0.8:
+            self.put(rng.choice(("cp.async.wait_all;", "cp.async.wait_group 1;")), "bar.sync 0;")
+        self.value()
+        self.put(f"setp.eq.u32 %p, %n, {rng.choice(self.actors())};")
+        self.put(f"@%p st.global.b32 {place}, %v;")
 
     # --- programs -------------------------------------------------------------------------------
 
@@ -307,9 +333,11 @@ class _Writer:
                 choices = [self.barrier, self.message, self.message, self.message, self.fence]
             if self.kind == "fences":
                 choices += [self.fence, self.fence, self.fence, self.fence, self.part_sync]
-            if self.kind == "copies":
+            if self.kind in ("copies", "readers"):
                 choices += [self.wait, self.wait]
             rng.choice(choices)()
+        elif self.kind == "readers" or (self.kind == "parts" and rng.random() < 0.25):
+            self.reuse()
         elif self.kind == "copies" and rng.random() < 0.4:
             self.copy()
         elif self.kind != "fences" and rng.random() < (0.5 if self.kind == "patterns" else 0.2):
@@ -335,10 +363,13 @@ def make(kind: str, seed: int) -> Program:
     rng = random.Random(f"{kind} {seed}")
     block = rng.choice((32, 64, 96, 40))
     grid = rng.choice((1, 1, 2, 3)) if kind != "patterns" else rng.choice((1, 2, 2, 3))
+    if kind == "readers":
+        grid = rng.choice((1, 1, 1, 2))
     writer = _Writer(rng, kind, grid, block)
     writer.order = rng.choice((0.2, 0.4, 0.5, 0.6, 0.75))
     writer.places = rng.choice((1, 2, 4, 8))
     writer.apart = kind == "patterns" and rng.random() < 0.5
-    for _ in range(rng.randrange(2, 8) if writer.apart else rng.randrange(4, 14)):
+    short = writer.apart or kind in ("parts", "readers")
+    for _ in range(rng.randrange(2, 8) if short else rng.randrange(4, 14)):
         (writer.loop if rng.random() < 0.1 else writer.statement)()
     return Program(_HEAD + "\n".join(writer.lines) + "\nret;\n}\n", grid, block)

@@ -35,7 +35,7 @@ from .race_programs import KINDS, Program, make
 
 SCHEDULES = ("default", "reverse", "warp-serial", "random:3")
 #: seeds of the default run, by kind
-SAMPLE = {"whole": 60, "parts": 50, "patterns": 70, "copies": 60, "fences": 60}
+SAMPLE = {"whole": 60, "parts": 70, "patterns": 70, "copies": 60, "readers": 60, "fences": 60}
 MANY = 2000
 
 Pair = tuple[str, frozenset[int]]
@@ -164,7 +164,9 @@ def test_the_sample_has_racy_and_clean_programs(kind: str) -> None:
     clean = sum(not found for found in classes)
     assert 6 <= clean <= 48
     wanted = {"race-shared", "race-global", "same-value-write"}
-    if kind == "copies":
+    if kind == "readers":
+        wanted = {"race-global"}
+    if kind in ("copies", "readers"):
         wanted.add("async-race")
     assert set().union(*classes) >= wanted
 
@@ -315,7 +317,19 @@ def test_a_lost_reader_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
             self.reads[1].clear(at)
 
     monkeypatch.setattr(Shadow, "add", one_slot)
-    assert _noticed("whole", RaceChecker, "missed")
+    assert _noticed("readers", RaceChecker, "missed")
+
+
+def test_a_lost_copy_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where cp.async reads a place, a third reader is needed."""
+    monkeypatch.setattr(Judge, "_keep_copies", lambda *_: None)
+    assert _noticed("readers", RaceChecker, "missed")
+
+
+def test_a_lost_lane_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where parts of warps meet, all that is unordered is needed."""
+    monkeypatch.setattr(Judge, "_keep_all", lambda *_: None)
+    assert _noticed("parts", RaceChecker, "missed")
 
 
 def _noticed(kind: str, checker: type[RaceChecker], says: str) -> bool:

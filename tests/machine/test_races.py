@@ -9,6 +9,7 @@ are of different warps or CTAs unless the row says so.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import permutations
 
 import numpy as np
 import pytest
@@ -347,7 +348,48 @@ COPIES = [
     Row("57 source overwritten after the wait", COPY + "cp.async.wait_all;\n"
         "st.global.u32 [%place], 5;"),
 ]  # fmt: skip
-ROWS = [*WARPS, *PATTERNS, *GRIDS, *BYTES, *COPIES]
+
+
+def alone(lane: int, what: str) -> str:
+    return f"setp.eq.u32 %p1, %t, {lane}; @%p1 {what}\n"
+
+
+def meet(mask: int) -> str:
+    """These lanes of the first warp meet."""
+    in_ = f"shr.u32 %r3, {mask}, %l; and.b32 %r3, %r3, 1; setp.eq.u32 %p1, %r3, 1;"
+    return f"{in_} setp.eq.and.u32 %p1, %w, 0, %p1; @%p1 bar.warp.sync {mask};\n"
+
+
+#: Of three accesses to one place, one is unordered with the next: whichever it is.
+THREE = [
+    *(
+        Row(f"reads by lanes {lanes}",
+            "".join(alone(k, "ld.global.u32 %r2, [%g];" + " //!" * (k == 2)) for k in lanes)
+            + meet(0b1011) + alone(3, "st.global.u32 [%g], 5; //!"), "race-global")
+        for lanes in permutations(range(3))
+    ),
+    *(
+        Row(f"{first} by lanes 0 to 2 but not {left}",
+            f"setp.lt.u32 %p1, %t, 3; @%p1 {first} //!\n" + meet(0b1111 - (1 << left))
+            + alone(3, f"{second} //!"), "race-shared")
+        for left in range(3)
+        for first, second in (
+            ("ld.shared.u32 %r2, [%s];", "st.shared.u32 [%s], 5;"),
+            ("st.shared.u32 [%s], 7;", "ld.shared.u32 %r2, [%s];"),
+        )
+    ),
+    *(
+        Row(f"copies by lanes {lanes}, of which one is not waited for",
+            "".join(
+                alone(k, "cp.async.ca.shared.global [%mine], [%g], 4;" + " //!" * (at == 2))
+                + "cp.async.commit_group;\n" * (at > 0)
+                for at, k in enumerate(lanes)
+            ) + "cp.async.wait_group 1;\nbar.sync 0;\n" + alone(3, "st.global.u32 [%g], 5; //!"),
+            "async-race")
+        for lanes in permutations(range(3))
+    ),
+]  # fmt: skip
+ROWS = [*WARPS, *PATTERNS, *GRIDS, *BYTES, *COPIES, *THREE]
 
 
 def launch(row: Row, schedule: str = "default") -> tuple[ptxsim.Report, set[int]]:

@@ -71,6 +71,8 @@ class RaceChecker(Watch):
             self._fences = FenceOrder(Past(wave.lanes_per_cta))
         past = None if self._fences is None else self._fences.past
         self.know = Knowledge(wave.ctas, wave.lanes_per_cta, past)
+        #: the lanes that each warp began with, as bits
+        self._lanes = wave.live_bits.copy()
         self.copies = AsyncGroups(self.know)
         self.sync.begin(self.know)
         self.phases = Phases(self.know, self.sync)
@@ -249,9 +251,10 @@ class RaceChecker(Watch):
 
     def warp_synced(self, group: Group, members: BoolArray) -> None:
         w = group.warps()
-        live = w.live_bits
-        bits = (members.astype(np.uint64) << np.arange(32, dtype=np.uint64)).sum(axis=2)
-        whole = ((bits == live[:, None]) | ~w.present).all(axis=1) & (w.present_bits == live)
+        bits = (members.astype(np.uint32) << np.arange(32, dtype=np.uint32)).sum(axis=2)
+        # lanes that have exited meet others only where the mask names them
+        strange = (self._lanes[w.warp_ids, None] & ~bits) != 0
+        whole = ~(strange & w.present).any(axis=1) & (w.present_bits == w.live_bits)
         for k, warp in enumerate(map(int, w.warp_ids)):
             self.know.meet_lanes(warp, members[k], bool(whole[k]))
             if whole[k] and group.block.site is not None:

@@ -113,6 +113,8 @@ class Judge:
         mine = shadow.part(strong)
         stays = self._against_all(shadow, index, new)
         keep = stays[strong if len(stays) > 1 else 0]
+        if not strong:
+            shadow.forget(index, *stays[1:])
         if strong or twice is not None or keep[0].any() or keep[1].any():
             self.add(mine, mine.writes, index, new, keep)
             mine.second = True
@@ -120,8 +122,6 @@ class Judge:
             mine.writes[0].put(index, new.records, new.number)
             if mine.second:
                 mine.writes[1].clear(index)
-        if not strong:
-            shadow.forget(index, *stays[1:])
         self._stays()
         quiet = new.kind == ATOMIC and said == self.reports.said
         self._last = (shadow, index, new) if quiet else None
@@ -337,7 +337,44 @@ class Judge:
     ) -> None:
         if self.exact:
             self._keep_all(shadow, slots, index, new, keep)
+            shadow.put(slots, index, new.records, new.number)
+            return
+        if self.copies.any and not new.writes:
+            self._keep_copies(shadow, slots, index, new, keep)
         shadow.add(slots, index, new.records, new.number, keep)
+
+    def _keep_copies(
+        self,
+        shadow: Shadow,
+        slots: list[Slot],
+        index: Array,
+        new: New,
+        keep: tuple[BoolArray, BoolArray],
+    ) -> None:
+        """Put into the list the reads by cp.async of which the two slots may not tell.
+
+        Each is complete when its own thread waits for it, so any may be the last one; not so where
+        another CTA reads the place too, because no write comes after the reads of both.
+        """
+        copies = new.kind == ASYNC
+        cta = self.know.globally(new.lanes) // self.know.per
+        for slot, stays in zip(slots, keep, strict=True):
+            some = np.flatnonzero(stays)
+            old, sites = slot.records[index[some]], slot.sites[index[some]]
+            f = fields(old)
+            near = f.lane // self.know.per == cta[some]
+            if copies:
+                self._list_new(shadow, index, new, some[near])
+            near &= f.kind == ASYNC
+            self._list(shadow, index[some[near]], False, old[near], sites[near])
+        twice = shadow.repeated(index) if copies else None
+        if twice is not None:
+            some = np.flatnonzero(twice)
+            self._list_new(shadow, index, new, some[cta[some] == cta[shadow.last(index)[some]]])
+
+    def _list_new(self, shadow: Shadow, index: Array, new: New, some: Array) -> None:
+        sites = np.full(len(some), new.number)
+        self._list(shadow, index[some], new.writes, new.records[some], sites)
 
     def _keep_all(
         self,
@@ -347,10 +384,9 @@ class Judge:
         new: New,
         keep: tuple[BoolArray, BoolArray],
     ) -> None:
-        """Put into the list what the two slots will not hold.
+        """Put into the list what stays beside the new accesses, which take the two slots.
 
-        A newer access of a lane stands for an older one of the same kind, scope and size.  Of very
-        many lanes that name one place the first and the last of each warp are kept.
+        Of very many lanes that name one place the first and the last of each warp are kept.
         """
         writes = slots is shadow.writes
         for slot, stays in zip(slots, keep, strict=True):
@@ -364,8 +400,7 @@ class Judge:
                 warp = new.lanes[some] >> 5
                 edge = np.r_[True, warp[1:] != warp[:-1]] | np.r_[warp[1:] != warp[:-1], True]
                 some = some[edge]
-            sites = np.full(len(some), new.number)
-            self._list(shadow, index[some], writes, new.records[some], sites)
+            self._list_new(shadow, index, new, some)
 
     def _list(
         self,
@@ -376,13 +411,17 @@ class Judge:
         sites: Array,
         most: int = _ALL,
     ) -> None:
-        """Put records into the lists of their places, while these have less than so many."""
+        """Put records into the lists of their places, while these have less than so many.
+
+        The newest of a lane stands for all of the same kind, scope and size that it made.
+        """
         if not len(at):
             return
         views = np.zeros(len(at), np.int64)
         if self.sequential:
             f = fields(records)
             views = self.know.view(f.lane, f.time)
+        shadow.listed[at] = True
         rows = zip(at.tolist(), records.tolist(), sites.tolist(), views.tolist(), strict=True)
         for place, record, site, view in rows:
             kept = shadow.more.setdefault(place, {})
@@ -390,7 +429,8 @@ class Judge:
                 how = record & KIND_BITS
                 if len(kept) < _VIEWS:
                     how |= view << KIND_BITS.bit_length()
-                kept[writes, record >> LANE_BITS, how] = record, site
+                key = writes, record >> LANE_BITS, how
+                kept[key] = max(kept.get(key, (0, 0)), (record, site))
 
     def _other_fences(
         self,
@@ -428,7 +468,8 @@ class Judge:
         at: list[int] = []
         found: list[tuple[int, int, bool]] = []
         known: dict[int, list[tuple[int, int, bool]]] = {}
-        for k, granule in enumerate(map(int, index)):
+        some = np.flatnonzero(shadow.listed[index])
+        for k, granule in zip(some.tolist(), index[some].tolist(), strict=True):
             if granule not in known:
                 known[granule] = self._listed(shadow, granule, new)
             entries = known[granule]

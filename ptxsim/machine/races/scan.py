@@ -8,7 +8,14 @@ from ...resolve.typed import Constant, TypedInstruction, TypedModule
 
 __all__ = ["fences_in_order", "orders_parts"]
 
-_PARTIAL = ("mbarrier.", "cp.async.mbarrier", "fence", "membar")
+_PARTIAL = (
+    "mbarrier.",
+    "cp.async.mbarrier",
+    "cp.async.bulk",
+    "cp.reduce.async.bulk",
+    "fence",
+    "membar",
+)
 
 
 def orders_parts(module: TypedModule) -> bool:

@@ -7,8 +7,8 @@ in the memory, so every access covers whole granules.
 
 Two slots keep reads, and two keep writes that are unordered with each other (atomics, equal
 values), as far apart as possible: of unordered accesses the ones farthest apart suffice to find
-every later race where warps meet as wholes.  Programs that order single lanes or warps (``exact``)
-also keep all others, in a list.
+every later race where warps meet as wholes.  What this does not hold for is kept in a list: all
+others in programs that order single lanes or warps (``exact``), and what cp.async reads.
 """
 
 from __future__ import annotations
@@ -156,6 +156,8 @@ class Shadow:
         self.read = False
         #: further accesses by granule: records and instructions, of each lane the newest of a kind
         self.more: dict[int, dict[tuple[bool, int, int], tuple[int, int]]] = {}
+        #: which granules have any
+        self.listed: BoolArray = np.zeros(0, bool)
         self._strong: Shadow | None = None
         self.grow(size)
 
@@ -182,8 +184,9 @@ class Shadow:
         for slot in self.reads if self.read else ():
             slot.clear(at)
         if self.more:
-            for place in np.unique(at):
-                self.more.pop(int(place), None)
+            for place in np.unique(at[self.listed[at]]).tolist():
+                del self.more[place]
+            self.listed[at] = False
         if self._strong is not None:
             for number, slot in enumerate(self._strong.writes):
                 slot.clear(at if stays is None else at[~stays[number]])
@@ -216,6 +219,7 @@ class Shadow:
                 now.records[: self.size] = was.records
                 now.sites[: self.size] = was.sites
         self._scratch = np.zeros(count, np.uint64)
+        self.listed = np.concatenate([self.listed, np.zeros(count - self.size, bool)])
         self.size = count
         if self._strong is not None:
             self._strong.grow(size)
@@ -231,11 +235,18 @@ class Shadow:
         self.more = {
             at * times + k: dict(kept) for at, kept in self.more.items() for k in range(times)
         }
+        self.listed = np.repeat(self.listed, times)
         self.size *= times
         self._scratch = np.zeros(self.size, np.uint64)
         self.shift = shift
         if self._strong is not None:
             self._strong.refine(shift)
+
+    @staticmethod
+    def put(slots: list[Slot], at: Array, records: Array, site: int) -> None:
+        """Put the first and the last of the accesses to each granule into two slots."""
+        slots[0].put(at, records, site)
+        slots[1].put(at[::-1], records[::-1], site)
 
     def add(
         self, slots: list[Slot], at: Array, records: Array, site: int, keep: tuple[Array, Array]
@@ -245,15 +256,12 @@ class Shadow:
         Of the old ones that stay and the first and last new ones of each granule, those two are
         kept that are farthest apart.
         """
-        first, second = slots
         if not (keep[0].any() or keep[1].any()):
-            first.put(at, records, site)
-            second.put(at[::-1], records[::-1], site)
+            self.put(slots, at, records, site)
             return
         olds = [(s.records[at], s.sites[at]) for s in slots]
         stays = [self._any(at, k) for k in keep]
-        first.put(at, records, site)
-        second.put(at[::-1], records[::-1], site)
+        self.put(slots, at, records, site)
         new = [(s.records[at], np.full(len(at), site, np.uint32)) for s in slots]
         choices = [
             (np.where(stay, r, np.uint64(0)), s) for (r, s), stay in zip(olds, stays, strict=True)
