@@ -281,10 +281,7 @@ class _Approximate(Pure):
 
 
 _APPROX32 = Form("approx ftz? type:{f32}", "=d.type, a.type")
-_TURNS = Form(
-    "approx ftz turns:{2pi} type:{f32}", "=d.type, a.type", floor="9.5",
-    unsupported="sin and cos of turns are not modelled",
-)  # fmt: skip
+_TURNS = Form("approx ftz turns:{2pi} type:{f32}", "=d.type, a.type", floor="9.5")
 
 
 @instruction("rsqrt", isa=_F + "rsqrt")
@@ -300,26 +297,33 @@ class Rsqrt(_Approximate):
         return Tolerance(relative=2**-50) if m.type == "f64" else self.bound
 
 
-#: In [-2 pi, 2 pi]; beyond, the ISA allows more (2^-14.7 to 100 pi): a difference here.
-_TRIGONOMETRIC = Tolerance.of(absolute=2**-20.5)
+class _Trigonometric(_Approximate):
+    """Of an angle in radians or, with ``.2pi``, in turns."""
+
+    forms = (_APPROX32, _TURNS)
+    # In [-2 pi, 2 pi]; beyond, the ISA allows more (2^-14.7 to 100 pi): a difference here.  The
+    # texts that we know give no bound for turns; that of one turn is ours.
+    bound = Tolerance.of(absolute=2**-20.5)
+    of_turns: Callable[..., Any]
+
+    def evaluate(self, m: Mods) -> Callable[..., Any]:
+        return type(self).of_turns if m.turns else super().evaluate(m)
 
 
 @instruction("sin", isa=_F + "sin")
-class Sin(_Approximate):
+class Sin(_Trigonometric):
     """Sine."""
 
-    forms = (_APPROX32, _TURNS)
     function = approximate.sin
-    bound = _TRIGONOMETRIC
+    of_turns = approximate.sin_of_turns
 
 
 @instruction("cos", isa=_F + "cos")
-class Cos(_Approximate):
+class Cos(_Trigonometric):
     """Cosine."""
 
-    forms = (_APPROX32, _TURNS)
     function = approximate.cos
-    bound = _TRIGONOMETRIC
+    of_turns = approximate.cos_of_turns
 
 
 @instruction("lg2", isa=_F + "lg2")

@@ -185,6 +185,8 @@ ROWS = [
         Elsewhere("isa/test_approximations.py::test_bounds"), True),
     Row("sin, cos beyond 100 pi", _F + "sin, cos: no bound",
         Elsewhere("isa/test_approximations.py::test_bounds"), True),
+    Row("sin, cos of turns (.2pi)", _F + "sin, cos of PTX ISA 9.5",
+        Elsewhere("isa/test_approximations.py::TestTurns"), True),
     Row("mul and add without a rounding may fuse", _F + "add, sub, mul",
         # (1 + 2^-12)^2 - (1 + 2^-11) is 2^-24 if fused, and 0 as two instructions
         Value(0, "mov.f32 %f1, 0f3F800800; mul.f32 %f2, %f1, %f1; mov.f32 %f3, 0f3F801000;"
