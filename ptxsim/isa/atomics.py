@@ -14,7 +14,7 @@ from ..targets import Floor
 from ..types import SCALAR_TYPES
 from .floating_point import lanewise
 from .order import MemoryOrder
-from .protocol import Array, Registers, Step
+from .protocol import Array, BoolArray, Registers, Site, Step
 from .record import Form, Instruction, Mods, instruction
 
 __all__ = ["operation"]
@@ -103,7 +103,7 @@ class _Atomic(Instruction):
         return None
 
     def definedness(self, b: Any) -> Step | None:
-        """Undefined bits of the operands go to memory."""
+        """Undefined bits of the operands go to memory, of a vector element by element."""
         operands = [b.unknown(name) for name in ("b", "c") if b.has(name)]
         marks = b.marks("d") if b.has("d") else []
         guard = b.guard()
@@ -120,21 +120,39 @@ class _Atomic(Instruction):
         m = b.mods
         size = SCALAR_TYPES[m.type].size
         function, scan = operation(m)
-        operands = [b.source("b")] + ([b.source("c")] if b.has("c") else [])
+        names = ["b", "c"] if b.has("c") else ["b"]
+        elements = list(zip(*(b.sources(name) for name in names), strict=True))
         space = b.space("a", m.space)
         address = b.address("a")
         guard = b.guard()
         site = b.site
-        write = b.write("d") if b.has("d") else None
+        writes = b.writes("d") if b.has("d") else []
+        only_global = bool(m.get("vec"))
 
         def step(r: Registers, g: Any) -> None:
             mask = g.mask(guard(r))
-            values = [r[s] for s in operands]
-            old = g.atomic(space, address(r, g), size, function, values, mask, site, scan)
-            if write is not None:
+            at = address(r, g)
+            if only_global and space != "global":
+                _check_global(g, space, at, mask, site)
+            values = [[r[s] for s in sources] for sources in elements]
+            found = g.atomic(space, at, size, function, values, mask, site, scan)
+            for write, old in zip(writes, found, strict=False):  # the sink is one for all
                 write(r, old, mask)
 
         return step
+
+
+def _check_global(g: Any, space: str, address: Array, mask: BoolArray | None, site: Site) -> None:
+    """Atomics of vectors are for global memory, also by a generic address (PTX ISA 9.1, atom)."""
+    at = g.full(address.astype(np.uint64))
+    bad = ~g.in_window("global", at) if space == "generic" else np.ones(g.n, bool)
+    if mask is not None:
+        bad &= mask
+    if bad.any():
+        g.finding(
+            "oob-global", f"the address of '{site.text}' is not in global memory", site, bad,
+            fatal=True,
+        )  # fmt: skip
 
 
 def _forms(result: str) -> tuple[Form, ...]:
@@ -154,7 +172,6 @@ def _forms(result: str) -> tuple[Form, ...]:
             Form(
                 f"{_SEM} {_SCOPE} space?:{{global}} {what}",
                 f"{result.replace('.type', '.type*vec')}[a], b.type*vec{cache}", floor="8.1+sm_90",
-                unsupported="vector atomics are not modelled",
             )
             for what in (
                 f"op:{{add min max}} noftz {_HINT} vec:{{v2 v4 v8}} type:{{f16 bf16}}",

@@ -227,6 +227,15 @@ ROWS = [
               "@%p1 red.shared.add.noftz.f16x2 [sh], %r3; bar.sync 0; ld.shared.u32 %r2, [sh];")),
     Row("atomic float sums in an open order", _P + "red, atom",
         Elsewhere("machine/test_collectives.py::test_float_atomics_add_in_lane_order"), True),
+    Row("atomic min and max of halves with a NaN", _P + "red, atom: silent",
+        Value(0x3C007FFF, "mov.b16 %h1, 0x7E00; mov.b16 %h2, 0x3C00; mov.b32 %r3, 0x7E00FC01;"
+              "@%p1 st.global.u32 [%d1], %r3; bar.sync 0; @%p1 red.global.max.noftz.v2.f16 [%d1],"
+              "{%h1, %h2}; bar.sync 0; ld.global.u32 %r2, [%d1];"), True),
+    Row("vector atomics", _P + "atom, red: atomic element by element",
+        Elsewhere("isa/test_vector_atomics.py::TestRaces")),
+    Row("a vector atomic outside of global memory", _P + "atom, red",
+        Finding("oob-global", "mov.f32 %f1, 0f3F800000; mov.u32 %r2, 0;"
+                "red.add.v2.f32 [sh], {%f1, %f1};")),
     Row("subnormal numbers of atom.add.f32", _P + "atom: flushed in global memory",
         Value(0, "mov.f32 %f1, 0f00000001; @%p1 st.global.u32 [%d1], 0; bar.sync 0;"
               "@%p1 red.global.add.f32 [%d1], %f1; bar.sync 0; ld.global.u32 %r2, [%d1];")),
