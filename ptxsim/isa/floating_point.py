@@ -12,7 +12,7 @@ from ..numerics import approximate, comparison, floating
 from ..numerics.convert import float_to_float
 from ..numerics.formats import BF16, F16, F32, F64, Format
 from ..numerics.half import each_half
-from .protocol import Array
+from .protocol import Array, Binder, BoolArray, Registers, Step
 from .record import Form, Mods, Pure, Tolerance, instruction
 
 __all__ = ["format_of", "lanewise"]
@@ -154,11 +154,45 @@ class Fma(_Arithmetic):
         Form(f"rnd:{{rn}} relu? {_BHALVES}", _FMA_OPERANDS, floor="7.0+sm_80"),
         Form(
             "rnd:{rn} oob relu? type:{f16 f16x2 bf16 bf16x2}", _FMA_OPERANDS, floor="8.1+sm_90",
-            unsupported="fma.oob is not modelled: the encoding of its NaN is not documented",
         ),
         Form("rnd:{rn rz rm rp} ftz? type:{f32x2}", _FMA_OPERANDS, floor="8.6+sm_100"),
     )  # fmt: skip
+    traps = ("unsupported",)
     function = floating.fma
+
+    def bind(self, b: Binder) -> Step:
+        step = super().bind(b)
+        return _unless_nan(b, step) if b.mods.oob else step
+
+
+def _unless_nan(b: Binder, step: Step) -> Step:
+    """The step, which a NaN operand ends: PTX does not say which NaN is the one out of bounds."""
+    places = [b.source(name) for name in ("a", "b", "c")]
+    fmt, packed = format_of(b.mods.type), b.mods.type.endswith("x2")
+    guard, site = b.guard(), b.site
+
+    nan_half = partial(comparison.testp, "notanumber", fmt=fmt)
+
+    def nan(value: Array) -> BoolArray:
+        found: BoolArray = nan_half(value.astype(np.uint16))
+        if packed:
+            found = found | nan_half((value >> np.uint32(16)).astype(np.uint16))
+        return found
+
+    def checked_step(r: Registers, g: Any) -> None:
+        bad = nan(r[places[0]]) | nan(r[places[1]]) | nan(r[places[2]])
+        if bad.any():
+            mask = g.mask(guard(r))
+            bad = np.broadcast_to(bad, (g.n,)) & (True if mask is None else mask)
+        if bad.any():
+            g.finding(
+                "unsupported",
+                f"'{site.text}' meets a NaN; which NaN is 'OOB NaN' is not documented",
+                site, bad, fatal=True,
+            )  # fmt: skip
+        step(r, g)
+
+    return checked_step
 
 
 @instruction("mad", isa=_F + "mad")

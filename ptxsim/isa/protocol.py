@@ -132,8 +132,9 @@ class Lanes(Protocol):
         """Apply ``new = operation(old, *operands)`` lane after lane; the values each lane saw.
 
         ``elements`` has the operands of consecutive elements of ``size`` bytes, each of which is
-        accessed atomically by itself; alignment and bounds are those of all of them.  ``scan`` names an associative operation (``add``, ``min_u``, ...) for which colliding
-        lanes may be combined; without it they are served in rounds.
+        accessed atomically by itself; alignment and bounds are those of all of them.  ``scan``
+        names an associative operation (``add``, ``min_u``, ...) for which colliding lanes may be
+        combined; without it they are served in rounds.
         """
 
     def warps(self) -> WarpView:

@@ -187,6 +187,9 @@ ROWS = [
         Elsewhere("isa/test_approximations.py::test_bounds"), True),
     Row("sin, cos of turns (.2pi)", _F + "sin, cos of PTX ISA 9.5",
         Elsewhere("isa/test_approximations.py::TestTurns"), True),
+    Row("fma.oob with a NaN operand", "9.7.4 fma; 5.5.3 OOB-NaN fill mode",
+        NotExecuted("mov.b16 %h1, 0x7FFF; fma.rn.oob.f16 %h2, %h1, %h1, %h1; mov.u32 %r2, 0;"),
+        True),
     Row("mul and add without a rounding may fuse", _F + "add, sub, mul",
         # (1 + 2^-12)^2 - (1 + 2^-11) is 2^-24 if fused, and 0 as two instructions
         Value(0, "mov.f32 %f1, 0f3F800800; mul.f32 %f2, %f1, %f1; mov.f32 %f3, 0f3F801000;"
