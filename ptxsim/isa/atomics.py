@@ -41,8 +41,17 @@ def _cas_pairs(old: Array, b: Array, c: Array) -> Array:
     return select((old == b).all(axis=-1, keepdims=True), c, old)
 
 
-def operation(m: Mods) -> tuple[Callable[..., Array], str]:
-    """The function from old value and operands to the new one, and its scan name."""
+def _add_by_window(old: Array, b: Array, shared: Array) -> Array:
+    """Sums of f32 at generic addresses: subnormal numbers stay in shared memory alone."""
+    kept = floating.add(old, b, fmt=F32)
+    return select(shared, kept, floating.add(old, b, fmt=F32, ftz=True))
+
+
+def operation(m: Mods, space: str = "global") -> tuple[Callable[..., Array], str]:
+    """The function from old value and operands to the new one, and its scan name.
+
+    Sums of f32 flush subnormal numbers unless they are in shared memory (PTX ISA 9.1, atom).
+    """
     t = SCALAR_TYPES[m.type]
     if m.op == "inc":
         return _inc, ""
@@ -59,9 +68,8 @@ def operation(m: Mods) -> tuple[Callable[..., Array], str]:
         return (lambda old, b, c: select(old == b, c, old)), ""
     if t.kind in ("f", "a"):
         if m.op == "add":
-            ftz = m.type == "f32" and not m.space.startswith("shared")
             if m.type == "f32":
-                return partial(floating.add, fmt=F32, ftz=ftz), ""
+                return partial(floating.add, fmt=F32, ftz=space != "shared"), ""
             return lanewise(floating.add, m.type), ""
         return lanewise(comparison.min_ if m.op == "min" else comparison.max_, m.type), ""
     if m.op == "add":
@@ -119,15 +127,16 @@ class _Atomic(Instruction):
     def bind(self, b: Any) -> Step:
         m = b.mods
         size = SCALAR_TYPES[m.type].size
-        function, scan = operation(m)
+        space = b.space("a", m.space)
+        function, scan = operation(m, space)
         names = ["b", "c"] if b.has("c") else ["b"]
         elements = list(zip(*(b.sources(name) for name in names), strict=True))
-        space = b.space("a", m.space)
         address = b.address("a")
         guard = b.guard()
         site = b.site
         writes = b.writes("d") if b.has("d") else []
         only_global = bool(m.get("vec"))
+        by_window = space == "generic" and (m.op, m.type) == ("add", "f32") and not only_global
 
         def step(r: Registers, g: Any) -> None:
             mask = g.mask(guard(r))
@@ -135,7 +144,12 @@ class _Atomic(Instruction):
             if only_global and space != "global":
                 _check_global(g, space, at, mask, site)
             values = [[r[s] for s in sources] for sources in elements]
-            found = g.atomic(space, at, size, function, values, mask, site, scan)
+            apply = function
+            if by_window:
+                shared = g.in_window("shared", at)
+                if shared.any():
+                    apply, values = _add_by_window, [[*values[0], shared]]
+            found = g.atomic(space, at, size, apply, values, mask, site, scan)
             for write, old in zip(writes, found, strict=False):  # the sink is one for all
                 write(r, old, mask)
 

@@ -245,6 +245,16 @@ ROWS = [
     Row("subnormal numbers of atom.add.f32 in shared memory", _P + "atom: kept",
         Value(1, "mov.f32 %f1, 0f00000001; @%p1 st.shared.u32 [sh], 0; bar.sync 0;"
               "@%p1 red.shared.add.f32 [sh], %f1; bar.sync 0; ld.shared.u32 %r2, [sh];")),
+    Row("subnormal numbers of atom.add.f32 at generic addresses", _P + "atom: by the window",
+        # one lane adds in shared memory, the next in global memory
+        Value(1, "mov.f32 %f1, 0f00000001; mov.u64 %d6, sh; cvta.shared.u64 %d6, %d6;"
+              "@%p1 st.shared.u32 [sh], 0; @%p1 st.global.u32 [%d1], 0; bar.sync 0;"
+              "selp.b64 %d6, %d6, %d1, %p1; setp.lt.u32 %p3, %r1, 2; @%p3 red.add.f32 [%d6], %f1;"
+              "bar.sync 0; ld.shared.u32 %r2, [sh]; ld.global.u32 %r3, [%d1];"
+              "add.u32 %r2, %r2, %r3;")),
+    Row("subnormal numbers of atom.add.f32 of a shared variable", _P + "atom: by the window",
+        Value(1, "mov.f32 %f1, 0f00000001; @%p1 st.shared.u32 [sh], 0; bar.sync 0;"
+              "@%p1 red.add.f32 [sh], %f1; bar.sync 0; ld.shared.u32 %r2, [sh];")),
     Row("ld.volatile", "8.4 Operation Types", Elsewhere("machine/test_races.py::test_pattern")),
     Row("ld.global.nc of what the kernel writes", _C + "ld.global.nc",
         Finding("nc-coherence", "st.global.u32 [%d4], 1; ld.global.nc.u32 %r2, [%d4];")),
