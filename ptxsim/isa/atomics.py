@@ -14,7 +14,7 @@ from ..targets import Floor
 from ..types import SCALAR_TYPES
 from .floating_point import lanewise
 from .order import MemoryOrder
-from .protocol import Array, Registers, Step
+from .protocol import Array, BoolArray, Registers, Site, Step
 from .record import Form, Instruction, Mods, instruction
 
 __all__ = ["operation"]
@@ -41,8 +41,17 @@ def _cas_pairs(old: Array, b: Array, c: Array) -> Array:
     return select((old == b).all(axis=-1, keepdims=True), c, old)
 
 
-def operation(m: Mods) -> tuple[Callable[..., Array], str]:
-    """The function from old value and operands to the new one, and its scan name."""
+def _add_by_window(old: Array, b: Array, shared: Array) -> Array:
+    """Sums of f32 at generic addresses: subnormal numbers stay in shared memory alone."""
+    kept = floating.add(old, b, fmt=F32)
+    return select(shared, kept, floating.add(old, b, fmt=F32, ftz=True))
+
+
+def operation(m: Mods, space: str = "global") -> tuple[Callable[..., Array], str]:
+    """The function from old value and operands to the new one, and its scan name.
+
+    Sums of f32 flush subnormal numbers unless they are in shared memory (PTX ISA 9.1, atom).
+    """
     t = SCALAR_TYPES[m.type]
     if m.op == "inc":
         return _inc, ""
@@ -59,9 +68,8 @@ def operation(m: Mods) -> tuple[Callable[..., Array], str]:
         return (lambda old, b, c: select(old == b, c, old)), ""
     if t.kind in ("f", "a"):
         if m.op == "add":
-            ftz = m.type == "f32" and not m.space.startswith("shared")
             if m.type == "f32":
-                return partial(floating.add, fmt=F32, ftz=ftz), ""
+                return partial(floating.add, fmt=F32, ftz=space != "shared"), ""
             return lanewise(floating.add, m.type), ""
         return lanewise(comparison.min_ if m.op == "min" else comparison.max_, m.type), ""
     if m.op == "add":
@@ -103,7 +111,7 @@ class _Atomic(Instruction):
         return None
 
     def definedness(self, b: Any) -> Step | None:
-        """Undefined bits of the operands go to memory."""
+        """Undefined bits of the operands go to memory, of a vector element by element."""
         operands = [b.unknown(name) for name in ("b", "c") if b.has(name)]
         marks = b.marks("d") if b.has("d") else []
         guard = b.guard()
@@ -119,22 +127,46 @@ class _Atomic(Instruction):
     def bind(self, b: Any) -> Step:
         m = b.mods
         size = SCALAR_TYPES[m.type].size
-        function, scan = operation(m)
-        operands = [b.source("b")] + ([b.source("c")] if b.has("c") else [])
         space = b.space("a", m.space)
+        function, scan = operation(m, space)
+        names = ["b", "c"] if b.has("c") else ["b"]
+        elements = list(zip(*(b.sources(name) for name in names), strict=True))
         address = b.address("a")
         guard = b.guard()
         site = b.site
-        write = b.write("d") if b.has("d") else None
+        writes = b.writes("d") if b.has("d") else []
+        only_global = bool(m.get("vec"))
+        by_window = space == "generic" and (m.op, m.type) == ("add", "f32") and not only_global
 
         def step(r: Registers, g: Any) -> None:
             mask = g.mask(guard(r))
-            values = [r[s] for s in operands]
-            old = g.atomic(space, address(r, g), size, function, values, mask, site, scan)
-            if write is not None:
+            at = address(r, g)
+            if only_global and space != "global":
+                _check_global(g, space, at, mask, site)
+            values = [[r[s] for s in sources] for sources in elements]
+            apply = function
+            if by_window:
+                shared = g.in_window("shared", at)
+                if shared.any():
+                    apply, values = _add_by_window, [[*values[0], shared]]
+            found = g.atomic(space, at, size, apply, values, mask, site, scan)
+            for write, old in zip(writes, found, strict=False):  # the sink is one for all
                 write(r, old, mask)
 
         return step
+
+
+def _check_global(g: Any, space: str, address: Array, mask: BoolArray | None, site: Site) -> None:
+    """Atomics of vectors are for global memory, also by a generic address (PTX ISA 9.1, atom)."""
+    at = g.full(address.astype(np.uint64))
+    bad = ~g.in_window("global", at) if space == "generic" else np.ones(g.n, bool)
+    if mask is not None:
+        bad &= mask
+    if bad.any():
+        g.finding(
+            "oob-global", f"the address of '{site.text}' is not in global memory", site, bad,
+            fatal=True,
+        )  # fmt: skip
 
 
 def _forms(result: str) -> tuple[Form, ...]:
@@ -154,7 +186,6 @@ def _forms(result: str) -> tuple[Form, ...]:
             Form(
                 f"{_SEM} {_SCOPE} space?:{{global}} {what}",
                 f"{result.replace('.type', '.type*vec')}[a], b.type*vec{cache}", floor="8.1+sm_90",
-                unsupported="vector atomics are not modelled",
             )
             for what in (
                 f"op:{{add min max}} noftz {_HINT} vec:{{v2 v4 v8}} type:{{f16 bf16}}",

@@ -12,7 +12,7 @@ from ..numerics import approximate, comparison, floating
 from ..numerics.convert import float_to_float
 from ..numerics.formats import BF16, F16, F32, F64, Format
 from ..numerics.half import each_half
-from .protocol import Array
+from .protocol import Array, Binder, BoolArray, Registers, Step
 from .record import Form, Mods, Pure, Tolerance, instruction
 
 __all__ = ["format_of", "lanewise"]
@@ -154,11 +154,45 @@ class Fma(_Arithmetic):
         Form(f"rnd:{{rn}} relu? {_BHALVES}", _FMA_OPERANDS, floor="7.0+sm_80"),
         Form(
             "rnd:{rn} oob relu? type:{f16 f16x2 bf16 bf16x2}", _FMA_OPERANDS, floor="8.1+sm_90",
-            unsupported="fma.oob is not modelled: the encoding of its NaN is not documented",
         ),
         Form("rnd:{rn rz rm rp} ftz? type:{f32x2}", _FMA_OPERANDS, floor="8.6+sm_100"),
     )  # fmt: skip
+    traps = ("unsupported",)
     function = floating.fma
+
+    def bind(self, b: Binder) -> Step:
+        step = super().bind(b)
+        return _unless_nan(b, step) if b.mods.oob else step
+
+
+def _unless_nan(b: Binder, step: Step) -> Step:
+    """The step, which a NaN operand ends: PTX does not say which NaN is the one out of bounds."""
+    places = [b.source(name) for name in ("a", "b", "c")]
+    fmt, packed = format_of(b.mods.type), b.mods.type.endswith("x2")
+    guard, site = b.guard(), b.site
+
+    nan_half = partial(comparison.testp, "notanumber", fmt=fmt)
+
+    def nan(value: Array) -> BoolArray:
+        found: BoolArray = nan_half(value.astype(np.uint16))
+        if packed:
+            found = found | nan_half((value >> np.uint32(16)).astype(np.uint16))
+        return found
+
+    def checked_step(r: Registers, g: Any) -> None:
+        bad = nan(r[places[0]]) | nan(r[places[1]]) | nan(r[places[2]])
+        if bad.any():
+            mask = g.mask(guard(r))
+            bad = np.broadcast_to(bad, (g.n,)) & (True if mask is None else mask)
+        if bad.any():
+            g.finding(
+                "unsupported",
+                f"'{site.text}' meets a NaN; which NaN is 'OOB NaN' is not documented",
+                site, bad, fatal=True,
+            )  # fmt: skip
+        step(r, g)
+
+    return checked_step
 
 
 @instruction("mad", isa=_F + "mad")
@@ -281,10 +315,7 @@ class _Approximate(Pure):
 
 
 _APPROX32 = Form("approx ftz? type:{f32}", "=d.type, a.type")
-_TURNS = Form(
-    "approx ftz turns:{2pi} type:{f32}", "=d.type, a.type", floor="9.5",
-    unsupported="sin and cos of turns are not modelled",
-)  # fmt: skip
+_TURNS = Form("approx ftz turns:{2pi} type:{f32}", "=d.type, a.type", floor="9.5")
 
 
 @instruction("rsqrt", isa=_F + "rsqrt")
@@ -300,26 +331,33 @@ class Rsqrt(_Approximate):
         return Tolerance(relative=2**-50) if m.type == "f64" else self.bound
 
 
-#: In [-2 pi, 2 pi]; beyond, the ISA allows more (2^-14.7 to 100 pi): a difference here.
-_TRIGONOMETRIC = Tolerance.of(absolute=2**-20.5)
+class _Trigonometric(_Approximate):
+    """Of an angle in radians or, with ``.2pi``, in turns."""
+
+    forms = (_APPROX32, _TURNS)
+    # In [-2 pi, 2 pi]; beyond, the ISA allows more (2^-14.7 to 100 pi): a difference here.  The
+    # texts that we know give no bound for turns; that of one turn is ours.
+    bound = Tolerance.of(absolute=2**-20.5)
+    of_turns: Callable[..., Any]
+
+    def evaluate(self, m: Mods) -> Callable[..., Any]:
+        return type(self).of_turns if m.turns else super().evaluate(m)
 
 
 @instruction("sin", isa=_F + "sin")
-class Sin(_Approximate):
+class Sin(_Trigonometric):
     """Sine."""
 
-    forms = (_APPROX32, _TURNS)
     function = approximate.sin
-    bound = _TRIGONOMETRIC
+    of_turns = approximate.sin_of_turns
 
 
 @instruction("cos", isa=_F + "cos")
-class Cos(_Approximate):
+class Cos(_Trigonometric):
     """Cosine."""
 
-    forms = (_APPROX32, _TURNS)
     function = approximate.cos
-    bound = _TRIGONOMETRIC
+    of_turns = approximate.cos_of_turns
 
 
 @instruction("lg2", isa=_F + "lg2")

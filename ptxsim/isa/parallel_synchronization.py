@@ -6,10 +6,12 @@ the same instruction.  The member mask must name the executing lane.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from ..numerics import comparison
 from ..numerics.bits import pack_lanes
 from .order import WEAK, MemoryOrder
 from .protocol import Array, BoolArray, Registers, Step, no_effect
@@ -479,26 +481,23 @@ class Redux(MaskedCollective):
         Form("op:{and or xor} type:{b32}", "=d.u32, a.u32, mask.u32"),
         Form(
             "op:{min max} abs? NaN? type:{f32}", "=d.type, a.type, mask.u32",
-            floor="8.6+sm_100a/sm_100f/sm_103a", unsupported="redux.sync of f32 is not modelled",
+            floor="8.6+sm_100a/sm_100f/sm_103a",
         ),
     )  # fmt: skip
 
     def bind(self, b: Any) -> Step:
         m = b.mods
         source, mask, write = b.source("a"), b.source("mask"), b.write("d")
-        signed = m.type == "s32"
-        operation: Any = {
-            "add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and,
-            "or": np.bitwise_or, "xor": np.bitwise_xor,
-        }[m.op]  # fmt: skip
-        dtype = np.int32 if signed else np.uint32
+        operation = _UFUNCS[m.op]
+        dtype: Any = np.int32 if m.type == "s32" else np.uint32
         neutral = {
             "min": np.iinfo(dtype).max, "max": np.iinfo(dtype).min, "and": 0xFFFFFFFF,
         }.get(m.op, 0)  # fmt: skip
+        enter, leave = _ranks(m) if m.type == "f32" else (_as_they_are, _as_they_are)
 
         def step(r: Registers, g: Any) -> None:
             w = g.warps()
-            value = np.ascontiguousarray(w.spread(r[source])).view(dtype)
+            value = np.ascontiguousarray(w.spread(enter(r[source]))).view(dtype)
             members = np.broadcast_to(w.spread(r[mask]), w.present.shape) & w.present_bits[:, None]
             if (members == members[:, :1])[w.present].all() and w.present[:, 0].all():
                 chosen = (members[:, :1] & _LANE_BIT) != 0
@@ -508,6 +507,31 @@ class Redux(MaskedCollective):
                 chosen3 = ((members[:, :, None] >> np.arange(32, dtype=np.uint32)) & 1) != 0
                 kept3 = np.where(chosen3, value[:, None, :], dtype(neutral))
                 result = operation.reduce(kept3, axis=2, dtype=dtype)
-            write(r, w.collect(np.broadcast_to(result, w.present.shape)).view(np.uint32), None)
+            found = leave(result.view(np.uint32))
+            write(r, w.collect(np.broadcast_to(found, w.present.shape)), None)
 
         return step
+
+
+_UFUNCS: dict[str, Any] = {
+    "add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and,
+    "or": np.bitwise_or, "xor": np.bitwise_xor,
+}  # fmt: skip
+_MAGNITUDE = np.uint32(0x7FFF_FFFF)
+
+
+def _as_they_are(bits: Array) -> Array:
+    return bits
+
+
+def _ranks(m: Mods) -> tuple[Callable[[Array], Array], Callable[[Array], Array]]:
+    """From f32 patterns to numbers that min or max reduces as they are, and back.
+
+    A NaN stands where it always wins with ``.NaN``, and otherwise where it never does.
+    """
+    lowest_nan = (m.op == "min") == bool(m.NaN)
+
+    def enter(bits: Array) -> Array:
+        return comparison.rank(bits & _MAGNITUDE if m.abs else bits, lowest_nan=lowest_nan)
+
+    return enter, comparison.ranked

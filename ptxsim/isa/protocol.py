@@ -124,15 +124,17 @@ class Lanes(Protocol):
         address: Array,
         size: int,
         operation: Callable[..., Array],
-        operands: Sequence[Array],
+        elements: Sequence[Sequence[Array]],
         mask: BoolArray | None,
         site: Site,
         scan: str = "",
-    ) -> Array:
-        """Apply ``new = operation(old, *operands)`` lane after lane; the value each lane saw.
+    ) -> list[Array]:
+        """Apply ``new = operation(old, *operands)`` lane after lane; the values each lane saw.
 
-        ``scan`` names an associative operation (``add``, ``min_u``, ...) for which colliding
-        lanes may be combined; without it they are served in rounds.
+        ``elements`` has the operands of consecutive elements of ``size`` bytes, each of which is
+        accessed atomically by itself; alignment and bounds are those of all of them.  ``scan``
+        names an associative operation (``add``, ``min_u``, ...) for which colliding lanes may be
+        combined; without it they are served in rounds.
         """
 
     def warps(self) -> WarpView:

@@ -39,16 +39,20 @@ def apply(
     access: Access,
     address: Array,
     operation: Callable[..., Array],
-    operands: Sequence[Array],
+    elements: Sequence[Sequence[Array]],
     mask: BoolArray | None,
     scan: str,
-) -> Array:
-    """The value that each lane saw; zero where ``mask`` is false."""
+) -> list[Array]:
+    """The value of each element that each lane saw; zero where ``mask`` is false.
+
+    Lanes cannot meet at different elements: a vector is aligned to its whole size.
+    """
     wave = group.wave
     wide = access.size == 16
     if address.shape[0] == 1 and group.n > 1:
         address = np.broadcast_to(address, (group.n,))
-    out = np.zeros((group.n, 2), np.uint64) if wide else np.zeros(group.n, f"u{access.size}")
+    shape, dtype = ((group.n, 2), "u8") if wide else ((group.n,), f"u{access.size}")
+    out = [np.zeros(shape, dtype) for _ in elements]
     unknown, group.storing = group.storing or [], None
     group.loaded = None
     for p in places(group, access, address, mask, write=True):
@@ -58,18 +62,19 @@ def apply(
         elif p.space == "undefined":
             shadows = shadows_of(wave, p.space)
             assert shadows is not None
-            shadows[1][p.at[:, None] + np.arange(access.size)] = 0xFF
+            shadows[1][p.at[:, None] + np.arange(access.total)] = 0xFF
         if wave.watch is not None:
             wave.watch.atomic(group, access, p)
-        values = [_acting(group.full(v).T, p) for v in operands]
         view = _pairs(views[8]) if wide else views[access.size]
-        old = _serve(view, p.at // access.size, operation, values, scan, wave.reversed)
-        if p.lanes is None:
-            out = old
-        else:
-            out[p.lanes] = old
+        for k, operands in enumerate(elements):
+            values = [_acting(group.full(v).T, p) for v in operands]
+            old = _serve(view, p.at // access.size + k, operation, values, scan, wave.reversed)
+            if p.lanes is None:
+                out[k] = old
+            else:
+                out[k][p.lanes] = old
     wave.memory.version += 1
-    return out.T
+    return [old.T for old in out]
 
 
 def _pairs(words: Array) -> Array:

@@ -345,29 +345,35 @@ def follow_atomic(
     """Before an atomic: what it reads goes to ``group.loaded``, what it writes to the shadow.
 
     The result is undefined where the old value or an operand is; an exchange overwrites the old.
-    In global memory, which the host can see, that is a finding.
+    In global memory, which the host can see, that is a finding.  Of a vector, there is an operand
+    for each element.
     """
     wave = group.wave
     gather(group, access, p)
-    found = [u for u in operands if u is not None]
-    if scan != "exch" and group.loaded is not None and group.loaded[0] is not None:
-        found.append(group.loaded[0])
+    found = [[u for u in operands if u is not None]]
+    if access.count > 1:
+        found = [[u] if u is not None else [] for u in operands] or [[]] * access.count
+    if scan != "exch" and group.loaded is not None:
+        pairs = zip(found, group.loaded, strict=True)
+        found = [[*known, old] if old is not None else known for known, old in pairs]
+    every = [u for known in found for u in known]
     if p.space in ("global", "undefined"):
-        report_stored(group, p.lanes, found, access.site)
+        report_stored(group, p.lanes, every, access.site)
         if scan != "exch":
             group.loaded = None
     shadows = shadows_of(wave, p.space)
-    if p.space == "shared" and found:
+    if p.space == "shared" and every:
         shadows = wave.shared_written
     if shadows is None:
         return
     word = min(access.size, 8)
     view = shadows[word]
-    for at in (p.at // word + k for k in range(access.size // word)):
+    for part in range(access.total // word):
+        at = p.at // word + part
         view[at] = view.dtype.type((1 << 8 * word) - 1)
         if p.space == "undefined":
             continue
-        for bits, origin in found:
+        for bits, origin in found[part * word // access.size]:
             lost = _of_lanes(touched([bits]), p)
             view[at[np.broadcast_to(lost, at.shape)]] = 0
             store_unknown(group, p, at, word, lost, _of_lanes(origin, p))

@@ -212,16 +212,15 @@ class Group:
         address: Array,
         size: int,
         operation: Callable[..., Array],
-        operands: Sequence[Array],
+        elements: Sequence[Sequence[Array]],
         mask: BoolArray | None,
         site: Site,
         scan: str = "",
-    ) -> Array:
+    ) -> list[Array]:
         from . import atomics
 
-        return atomics.apply(
-            self, Access(space, size, 1, site), address, operation, operands, mask, scan
-        )
+        access_ = Access(space, size, len(elements), site)
+        return atomics.apply(self, access_, address, operation, elements, mask, scan)
 
     def acting(self, mask: BoolArray | None) -> Array:
         """The lanes of the wave for which a mask is true."""

@@ -18,6 +18,7 @@ from .formats import BF16, F16, F32, F64, Bits, Format
 
 __all__ = [
     "cos",
+    "cos_of_turns",
     "div_approx",
     "div_full",
     "ex2",
@@ -27,6 +28,7 @@ __all__ = [
     "rsqrt",
     "rsqrt_gross",
     "sin",
+    "sin_of_turns",
     "sqrt",
     "tanh",
 ]
@@ -84,6 +86,36 @@ def sin(a: Bits, *, ftz: bool = False) -> Bits:
 def cos(a: Bits, *, ftz: bool = False) -> Bits:
     """The cosine of radians (ISA cos.approx.f32)."""
     return _through_double(np.cos, a, F32, ftz)
+
+
+def sin_of_turns(a: Bits) -> Bits:
+    """The sine of turns, ``sin(2 pi a)`` (ISA 9.5 sin.approx.ftz.2pi.f32).
+
+    Zeros at half turns have the sign of the operand.
+    """
+    return _through_double(_sine_of_turns, a, F32, True)
+
+
+def cos_of_turns(a: Bits) -> Bits:
+    """The cosine of turns, ``cos(2 pi a)`` (ISA 9.5 cos.approx.ftz.2pi.f32); zeros are +0."""
+    return _through_double(lambda x: _of_quarters(x, 1) + 0.0, a, F32, True)
+
+
+def _sine_of_turns(x: Floats) -> Floats:
+    sine = _of_quarters(x, 0)
+    result: Floats = np.where(sine == 0, np.copysign(0.0, x), sine)
+    return result
+
+
+def _of_quarters(x: Floats, ahead: int) -> Floats:
+    """The sine of ``x`` turns and ``ahead`` quarters; the nearest quarter is taken off exactly."""
+    turn = x - np.rint(x)
+    quarter = np.rint(4 * turn)
+    rest = (2 * np.pi) * (turn - quarter / 4)
+    odd = (quarter + ahead) % 2 != 0
+    value = np.where(odd, np.cos(rest), np.sin(rest))
+    result: Floats = np.where((quarter + ahead) % 4 >= 2, -value, value)
+    return result
 
 
 def lg2(a: Bits, *, ftz: bool = False) -> Bits:

@@ -23,6 +23,8 @@ __all__ = [
     "max_",
     "min_",
     "neg",
+    "rank",
+    "ranked",
     "testp",
 ]
 
@@ -120,6 +122,21 @@ def _extreme(
             bad = np.isnan(x) & np.isnan(y)
         bits = select(bad, fmt.dtype.type(fmt.nan or 0), bits)
     return bits | (signs * ~bad) if xorsign_abs else bits
+
+
+def rank(a: Bits, *, lowest_nan: bool) -> Bits:
+    """Unsigned numbers in the order of f32 patterns, -0 below +0; NaN below or above all."""
+    sign = np.uint32(F32.sign)
+    turned = a ^ ((a >> np.uint32(31)) * np.uint32(0x7FFF_FFFF) | sign)
+    end = np.uint32(0 if lowest_nan else 0xFFFF_FFFF)
+    return select(is_nan(a, F32), end, turned)
+
+
+def ranked(number: Bits) -> Bits:
+    """The f32 pattern of a number of :func:`rank`; every NaN the canonical one."""
+    sign = np.uint32(F32.sign)
+    bits = number ^ ((~number >> np.uint32(31)) * np.uint32(0x7FFF_FFFF) | sign)
+    return select(is_nan(bits, F32), np.uint32(F32.nan or 0), bits)
 
 
 def compare(op: Comparison, a: Bits, b: Bits, *, fmt: Format, ftz: bool = False) -> Mask:

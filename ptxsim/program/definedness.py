@@ -179,7 +179,7 @@ def bind_guard(b: InstructionBinder) -> Step:
 def bind_receipt(b: InstructionBinder) -> Step:
     """Behind an instruction that reads memory: the undefined bits it found go to its results."""
     record = b.instruction.record
-    if not b.has(record.receives):
+    if not b.has(record.receives) or not any(b.register_names(record.receives)):
         return _discard
     marks = b.marks(record.receives)
     guard = b.guard()

@@ -36,6 +36,17 @@ def _reciprocal(x: Floats) -> Floats:
     return result
 
 
+def _sine_of_turns(x: Floats) -> Floats:
+    """The sine of turns, of which whole ones fall away exactly."""
+    result: Floats = np.sin(2 * _PI * np.fmod(x, 1.0))
+    return result
+
+
+def _cosine_of_turns(x: Floats) -> Floats:
+    result: Floats = np.cos(2 * _PI * np.fmod(x, 1.0))
+    return result
+
+
 def _root(x: Floats) -> Floats:
     result: Floats = 1.0 / np.sqrt(x)
     return result
@@ -99,6 +110,12 @@ RANGES: list[Range] = [
     *_both("cos", np.cos, "absolute", 2**-20.5, _F + "cos", 0, 2 * _PI),
     *_both("cos", np.cos, "absolute", 2**-14.7, _F + "cos", 2 * _PI, 100 * _PI),
     *_both("cos", np.cos, "absolute", None, _F + "cos", 100 * _PI, 2.0**40),
+    *(
+        Range(f"{name}.approx.ftz.2pi.f32", turns, "absolute", None, _F + name, low, high,
+              note="turns")
+        for name, turns in (("sin", _sine_of_turns), ("cos", _cosine_of_turns))
+        for low, high in ((0, 1), (1, 2.0**40))
+    ),
     *_both("lg2", np.log2, "absolute", 2**-22, _F + "lg2", 0.5, 2.0, True),
     *_both("lg2", np.log2, "relative", 2**-22, _F + "lg2", _TINY, 0.5, True),
     *_both("lg2", np.log2, "relative", 2**-22, _F + "lg2", 2.0, _HUGE, True),
@@ -150,6 +167,9 @@ SPECIALS: list[Special] = [
     Special("sin.approx.ftz.f32", ("nan", "", "-0", "-0", "+0", "+0", "nan", "nan")),
     Special("cos.approx.f32", ("nan", "", "+1", "+1", "+1", "+1", "nan", "nan")),
     Special("cos.approx.ftz.f32", ("nan", "", "+1", "+1", "+1", "+1", "nan", "nan")),
+    # with .2pi the tables of sin and cos as they are
+    Special("sin.approx.ftz.2pi.f32", ("nan", "", "-0", "-0", "+0", "+0", "nan", "nan")),
+    Special("cos.approx.ftz.2pi.f32", ("nan", "", "+1", "+1", "+1", "+1", "nan", "nan")),
     Special("lg2.approx.f32", ("nan", "nan", "nan", "-inf", "-inf", "", "+inf", "nan")),
     Special("lg2.approx.ftz.f32", ("nan", "nan", "-inf", "-inf", "-inf", "-inf", "+inf", "nan")),
     Special("ex2.approx.f32", ("+0", "", "+1", "+1", "+1", "+1", "+inf", "nan")),

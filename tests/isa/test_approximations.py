@@ -134,6 +134,32 @@ class TestDivision:
         assert got.tolist() == want.tolist()
 
 
+class TestTurns:
+    """sin and cos of turns: no text that we know gives a bound, so ours is held."""
+
+    @pytest.mark.parametrize("r", [r for r in RANGES if ".2pi" in r.instruction], ids=_names)
+    def test_half_a_unit_below_one(self, r: Range) -> None:
+        # results reach 1, and the numbers below it are 2^-24 apart
+        error, _, at = approximations.worst(r, 2_000)
+        assert error <= 2.0**-25 + 2.0**-50, at
+
+    def test_a_quarter_at_a_time(self) -> None:
+        """sin(2 pi n/8) and cos(2 pi n/8): 0, sqrt(1/2) = 3f3504f3, 1; zeros as documented."""
+        eighths = np.array([0, 1, 2, 3, 4, 5, 6, 7, 8, -1, -4, 8 * 2**20 + 2], np.float32)
+        column = (eighths / np.float32(8)).view(np.uint32)
+        lines = [Vector(f"{f}.approx.ftz.2pi.f32 %0, %1;", "rr", [column]) for f in ("sin", "cos")]
+        (sine,), (cosine,) = vector_kernels.run(lines)
+        zero, root, one, minus = 0, 0x3F3504F3, 0x3F800000, 0x80000000
+        assert sine.tolist() == [
+            zero, root, one, root, zero, minus | root, minus | one, minus | root, zero,
+            minus | root, minus | zero, one,
+        ]  # fmt: skip
+        assert cosine.tolist() == [
+            one, root, zero, minus | root, minus | one, minus | root, zero, root, one,
+            root, minus | one, zero,
+        ]  # fmt: skip
+
+
 def test_every_approximate_form_is_measured() -> None:
     """No form with .approx or .full that is executed is left out of the table."""
     known = {r.instruction for r in RANGES}

@@ -19,6 +19,7 @@ import vector_kernels
 from scalar_model import LAYOUTS, Layout
 from vector_kernels import Vector
 
+import ptxsim
 from ptxsim.numerics.formats import FORMATS
 
 MODES = ("rn", "rz", "rm", "rp")
@@ -93,6 +94,7 @@ GROUPS: list[tuple[Case, ...]] = [
     *(_group("fma", t, ("rn",), (*_FTZ_SAT, "relu", "ftz.relu")) for t in ("f16", "f16x2")),
     *(_group(o, t, _RN) for o in ("add", "sub", "mul") for t in ("bf16", "bf16x2")),
     *(_group("fma", t, ("rn",), ("", "relu")) for t in ("bf16", "bf16x2")),
+    *(_group("fma", t, ("rn",), ("oob", "oob.relu")) for t in ("f16", "f16x2", "bf16", "bf16x2")),
     *(
         _group(o, f"f32.{t}", ("", *MODES), ("", "sat"))
         for o in ("add", "sub")
@@ -138,7 +140,16 @@ def _operands(case: Case, rng: np.random.Generator, rows: int) -> list[np.ndarra
         hard = rational_model.hard_fma(rng, FORMATS[case.sources[0]], share)
         for column, values in zip(columns, hard, strict=False):
             column[:share] = values
+    if "oob" in case.modifiers:  # executed where no operand is a NaN
+        columns = [_without_nan(c, LAYOUTS[t]) for c, t in zip(columns, case.sources, strict=True)]
     return columns
+
+
+def _without_nan(column: np.ndarray, layout: Layout) -> np.ndarray:
+    """Every NaN as a number of the same fraction."""
+    exponents = column.dtype.type(((1 << layout.exponent_bits) - 1) << layout.mantissa_bits)
+    nan = (column & column.dtype.type(layout.sign - 1)) > exponents
+    return np.where(nan, column & ~exponents, column)
 
 
 def _check(group: tuple[Case, ...], rows: int, seed: int) -> None:
@@ -186,6 +197,66 @@ def test_a_wrong_bit_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Case, "mode", wrong["mode"])
     with pytest.raises(AssertionError):
         _check(_group("add", "f32", ("rn",)), 400, seed=3)
+
+
+class TestOutOfBounds:
+    """fma.oob makes +0 of a NaN that PTX names and does not encode: any NaN ends the launch."""
+
+    TEXT = """.version 8.1
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 p) {{
+.reg .b64 %d<3>; .reg .b32 %r<6>; .reg .pred %p;
+ld.param.u64 %d1, [p]; mov.u32 %r1, %tid.x; mad.wide.u32 %d1, %r1, 4, %d1;
+ld.global.u32 %r2, [%d1]; mov.b32 %r3, {one}; mov.b32 %r4, {one}; setp.ne.u32 %p, %r1, 3;
+{guard} fma.rn.oob.{type} %r2, {operands};
+st.global.u32 [%d1], %r2; ret; }}"""
+
+    def _run(self, type_: str, value: int, operands: str = "%r2, %r3, %r4", guard: str = "") -> Any:
+        one = "0x3C003C00" if "bf" not in type_ else "0x3F803F80"
+        text = self.TEXT.format(type=type_, one=one, operands=operands, guard=guard)
+        data = np.full(8, int(one, 16), np.uint32)
+        data[3] = value
+        module = ptxsim.assemble(text)
+        assert not module.diagnostics
+        return module.kernel().launch(grid=1, block=8, args=[data]), data
+
+    @pytest.mark.parametrize("operands", ["%r2, %r3, %r4", "%r3, %r2, %r4", "%r3, %r4, %r2"])
+    @pytest.mark.parametrize(
+        ("type_", "value"),
+        [
+            # a NaN of either sign in either half, quiet and not
+            ("f16x2", 0x00007C01), ("f16x2", 0xFC010000), ("f16x2", 0x7FFF3C00),
+            ("relu.f16x2", 0x00007FF7), ("bf16x2", 0xFF810000), ("relu.bf16x2", 0x00007F81),
+        ],
+    )  # fmt: skip
+    def test_a_nan_is_not_executed(self, type_: str, value: int, operands: str) -> None:
+        report, data = self._run(type_, value, operands)
+        (finding,) = report.findings
+        assert (finding.class_, finding.lanes, finding.line) == ("unsupported", (3,), 8)
+        assert report.exit_code == 4
+        assert f"'fma.rn.oob.{type_}' meets a NaN" in finding.message
+        assert data[3] == value  # nothing behind it is executed
+
+    def test_a_lane_that_does_not_execute_it(self) -> None:
+        report, data = self._run("f16x2", 0x7C01, guard="@%p")
+        # 1 * 1 + 1 = 2
+        assert report.clean and data.tolist() == [0x40004000] * 3 + [0x7C01] + [0x40004000] * 4
+
+    @pytest.mark.parametrize(
+        ("type_", "value", "want"),
+        [
+            # infinities are no NaN: inf * 1 + 1 and -inf * 1 + 1, which .relu makes +0
+            ("f16x2", 0x7C00FC00, 0x7C00FC00),
+            ("relu.f16x2", 0x7C00FC00, 0x7C000000),
+            ("bf16x2", 0x7F80FF80, 0x7F80FF80),
+            # a word that is a NaN of f16 is a number of bf16: 0x7C00 is 2^121
+            ("bf16x2", 0x7C017C00, 0x7C017C00),
+        ],
+    )
+    def test_infinities(self, type_: str, value: int, want: int) -> None:
+        report, data = self._run(type_, value)
+        assert report.clean and data[3] == want
 
 
 class TestTheModel:

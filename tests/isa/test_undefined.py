@@ -185,6 +185,11 @@ ROWS = [
         Elsewhere("isa/test_approximations.py::test_bounds"), True),
     Row("sin, cos beyond 100 pi", _F + "sin, cos: no bound",
         Elsewhere("isa/test_approximations.py::test_bounds"), True),
+    Row("sin, cos of turns (.2pi)", _F + "sin, cos of PTX ISA 9.5",
+        Elsewhere("isa/test_approximations.py::TestTurns"), True),
+    Row("fma.oob with a NaN operand", "9.7.4 fma; 5.5.3 OOB-NaN fill mode",
+        NotExecuted("mov.b16 %h1, 0x7FFF; fma.rn.oob.f16 %h2, %h1, %h1, %h1; mov.u32 %r2, 0;"),
+        True),
     Row("mul and add without a rounding may fuse", _F + "add, sub, mul",
         # (1 + 2^-12)^2 - (1 + 2^-11) is 2^-24 if fused, and 0 as two instructions
         Value(0, "mov.f32 %f1, 0f3F800800; mul.f32 %f2, %f1, %f1; mov.f32 %f3, 0f3F801000;"
@@ -225,12 +230,31 @@ ROWS = [
               "@%p1 red.shared.add.noftz.f16x2 [sh], %r3; bar.sync 0; ld.shared.u32 %r2, [sh];")),
     Row("atomic float sums in an open order", _P + "red, atom",
         Elsewhere("machine/test_collectives.py::test_float_atomics_add_in_lane_order"), True),
+    Row("atomic min and max of halves with a NaN", _P + "red, atom: silent",
+        Value(0x3C007FFF, "mov.b16 %h1, 0x7E00; mov.b16 %h2, 0x3C00; mov.b32 %r3, 0x7E00FC01;"
+              "@%p1 st.global.u32 [%d1], %r3; bar.sync 0; @%p1 red.global.max.noftz.v2.f16 [%d1],"
+              "{%h1, %h2}; bar.sync 0; ld.global.u32 %r2, [%d1];"), True),
+    Row("vector atomics", _P + "atom, red: atomic element by element",
+        Elsewhere("isa/test_vector_atomics.py::TestRaces")),
+    Row("a vector atomic outside of global memory", _P + "atom, red",
+        Finding("oob-global", "mov.f32 %f1, 0f3F800000; mov.u32 %r2, 0;"
+                "red.add.v2.f32 [sh], {%f1, %f1};")),
     Row("subnormal numbers of atom.add.f32", _P + "atom: flushed in global memory",
         Value(0, "mov.f32 %f1, 0f00000001; @%p1 st.global.u32 [%d1], 0; bar.sync 0;"
               "@%p1 red.global.add.f32 [%d1], %f1; bar.sync 0; ld.global.u32 %r2, [%d1];")),
     Row("subnormal numbers of atom.add.f32 in shared memory", _P + "atom: kept",
         Value(1, "mov.f32 %f1, 0f00000001; @%p1 st.shared.u32 [sh], 0; bar.sync 0;"
               "@%p1 red.shared.add.f32 [sh], %f1; bar.sync 0; ld.shared.u32 %r2, [sh];")),
+    Row("subnormal numbers of atom.add.f32 at generic addresses", _P + "atom: by the window",
+        # one lane adds in shared memory, the next in global memory
+        Value(1, "mov.f32 %f1, 0f00000001; mov.u64 %d6, sh; cvta.shared.u64 %d6, %d6;"
+              "@%p1 st.shared.u32 [sh], 0; @%p1 st.global.u32 [%d1], 0; bar.sync 0;"
+              "selp.b64 %d6, %d6, %d1, %p1; setp.lt.u32 %p3, %r1, 2; @%p3 red.add.f32 [%d6], %f1;"
+              "bar.sync 0; ld.shared.u32 %r2, [sh]; ld.global.u32 %r3, [%d1];"
+              "add.u32 %r2, %r2, %r3;")),
+    Row("subnormal numbers of atom.add.f32 of a shared variable", _P + "atom: by the window",
+        Value(1, "mov.f32 %f1, 0f00000001; @%p1 st.shared.u32 [sh], 0; bar.sync 0;"
+              "@%p1 red.add.f32 [sh], %f1; bar.sync 0; ld.shared.u32 %r2, [sh];")),
     Row("ld.volatile", "8.4 Operation Types", Elsewhere("machine/test_races.py::test_pattern")),
     Row("ld.global.nc of what the kernel writes", _C + "ld.global.nc",
         Finding("nc-coherence", "st.global.u32 [%d4], 1; ld.global.nc.u32 %r2, [%d4];")),

@@ -163,7 +163,9 @@ class RaceChecker(Watch):
         lanes = _lanes(group, place)
         at = np.broadcast_to(place.at, lanes.shape)
         step = -1 if self.wave.reversed else 1  # the order in which the lanes are served
-        self.sync.atomic(space, at[::step], lanes[::step], access.site.order)
+        for element in range(access.count):  # each of a vector synchronises by itself
+            where = at[::step] + element * access.size
+            self.sync.atomic(space, where, lanes[::step], access.site.order)
         for k, new in self._elements(space, shadow, access, lanes, writes=True):
             self.judge.write(shadow, (at >> shadow.shift) + k, new)
         if access.site.order.release:
