@@ -26,6 +26,7 @@ __all__ = [
     "Access",
     "Place",
     "arrays",
+    "discard",
     "load",
     "place",
     "place_in",
@@ -35,6 +36,8 @@ __all__ = [
 
 _SHIFT = {1: 0, 2: 1, 4: 2, 8: 3}
 _IN_ARENA = frozenset(("global", "const", "param"))
+#: What a discarded word holds: a value that programs hardly store themselves.
+_POISON = np.array([0xDEAD_BEEF_DEAD_BEEF], np.uint64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +134,27 @@ def store(
             _shadow(group, p, index, word, len(words), unknown)
         if unknown is not None and p.space in ("global", "undefined"):
             report_stored(group, p.lanes, unknown, access.site)
+
+
+def discard(group: Group, access: Access, address: Array, mask: BoolArray | None) -> None:
+    """Weak stores of indeterminate values to all words of lines of global memory."""
+    found = places(group, access, address, mask, write=True)
+    for p in found:
+        if p.space in ("shared", "local"):
+            group.finding(
+                "oob-global",
+                f"'{access.site.text}' names {p.space} memory",
+                access.site,
+                _flags(group, np.ones(1, bool), p.lanes),
+                help="give discard an address of global memory",
+                fatal=True,
+                space="global",
+            )
+    word = Access("global", access.size, 1, access.site)
+    for p in found:
+        for k in range(access.count):
+            store(group, word, address + np.uint64(k * access.size), [_POISON], mask)
+        group.wave.memory.discard(p.at, access.site.line)
 
 
 def _put(view: Array, at: Array, value: Array, reverse: bool) -> None:

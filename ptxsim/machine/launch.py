@@ -106,7 +106,7 @@ class Outcome:
         return self.memory.contents(self.buffers[position])
 
     def undefined(self, position: int) -> int:
-        """How many of its bytes were never written."""
+        """How many of its bytes were never written, or were discarded."""
         shadow = self.memory.definedness(self.buffers[position])
         return int(np.count_nonzero(shadow == 0))
 
