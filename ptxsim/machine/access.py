@@ -17,6 +17,7 @@ from ..isa.protocol import Array, BoolArray, Site
 from ..windows import LOCAL_SIZE, LOCAL_WINDOW, SHARED_SIZE, SHARED_WINDOW
 from .definedness import gather, report_stored, shadows_of, store_unknown
 from .memory import count_bytes, past_end
+from .stacks import STACK_FLOOR, STACK_TOP, Stacks
 
 if TYPE_CHECKING:
     from .group import Group
@@ -324,6 +325,8 @@ def _beyond(address: Array, total: int, size: int) -> BoolArray:
 
 
 def _local(group: Group, access: Access, address: Array, lanes: Array | None) -> Place:
+    if group.wave.stacks is not None:
+        return _local_with_stack(group, group.wave.stacks, access, address, lanes)
     size = group.stack + group.routine.frame_size
     high = int(address[0]) if len(address) == 1 else int(address.max())
     if high + access.total > size:
@@ -333,6 +336,23 @@ def _local(group: Group, access: Access, address: Array, lanes: Array | None) ->
     if lanes is not None:
         base = base[lanes]
     return Place("local", address.view(np.int64) + base, lanes)
+
+
+def _local_with_stack(
+    group: Group, stacks: Stacks, access: Access, address: Array, lanes: Array | None
+) -> Place:
+    """The same where threads have memory of alloca."""
+    who = group.lanes if lanes is None else group.lanes[lanes]
+    address = np.broadcast_to(address, who.shape)
+    on_stack = address >= STACK_FLOOR
+    bad = _beyond(address, access.total, group.stack + group.routine.frame_size)
+    bad[on_stack] = stacks.outside(who[on_stack], address[on_stack], access.total)
+    if bad.any():
+        _out_of_bounds(group, access, "local", address, bad, lanes)
+    stride = group.wave.local_stride
+    at = address.astype(np.int64) + who * stride
+    at[on_stack] += stride - STACK_TOP
+    return Place("local", at, lanes)
 
 
 # --- faults ---------------------------------------------------------------------------------------
@@ -384,7 +404,11 @@ def _out_of_bounds(
         )
         past = past_end(first - size, access.total)
         where = f"{past} of the {count_bytes(size)} of {space} memory"
-        if not size:
+        stacks = group.wave.stacks
+        if space == "local" and stacks is not None and first >= STACK_FLOOR:
+            lane = group.lanes[np.flatnonzero(_flags(group, bad, lanes))[0]]
+            where = stacks.describe(int(lane), first, access.total)
+        elif not size:
             where = f"this launch has no {space} memory"
         if space == "shared" and not size:
             cure = "give the launch dynamic shared memory (--smem, or smem= of the header)"

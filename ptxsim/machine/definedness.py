@@ -158,10 +158,13 @@ def _origin(group: Group, access: Access, p: Place, words: Sequence[Array]) -> A
         first = np.where(group.active, first, -1)
     seen = first >= 0
     stride = {"shared": wave.shared_stride, "local": wave.local_stride}.get(p.space, 1 << 62)
+    where = first % stride
+    if p.space == "local":
+        where = wave.local_address(where)
     if seen.all():
-        addresses[lanes] = first % stride
+        addresses[lanes] = where
     else:
-        addresses[lanes[seen]] = first[seen] % stride
+        addresses[lanes[seen]] = where[seen]
     kept = wave.kept_origins.get(p.space)
     if kept is None:
         return np.array([number], np.int32)
