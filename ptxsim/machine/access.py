@@ -29,6 +29,7 @@ __all__ = [
     "arrays",
     "discard",
     "load",
+    "misaligned",
     "place",
     "place_in",
     "places",
@@ -276,7 +277,7 @@ def place(
     if align > 1:
         low_bits = int(address[0]) if len(address) == 1 else int(np.bitwise_or.reduce(address))
         if low_bits & (align - 1):
-            _misaligned(group, access, space, address, lanes)
+            misaligned(group, access, space, address, lanes)
     if space == "shared":
         return _shared(group, access, address, lanes)
     if space == "local":
@@ -369,9 +370,10 @@ def _flags(group: Group, bad: Array, lanes: Array | None) -> BoolArray:
     return out
 
 
-def _misaligned(
+def misaligned(
     group: Group, access: Access, space: str, address: Array, lanes: Array | None
 ) -> None:
+    """The finding that some of these addresses are no multiples of what they must be."""
     align = access.align or access.total
     bad = (address & np.uint64(align - 1)) != 0
     first = int(address[np.flatnonzero(bad)[0]])
