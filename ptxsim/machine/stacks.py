@@ -146,7 +146,7 @@ class Stacks:
             return "below the stack pointer, in memory that was freed or never allocated"
         at = int(self._column(np.int64(address)))
         live = self._states[lane] & _LIVE != 0
-        if live[at]:
+        if at < len(live) and live[at]:
             end = at + int(np.argmin(live[at:]))
         else:
             below = np.flatnonzero(live[:at])
