@@ -103,6 +103,13 @@ def test_misuse(body: str, class_: str) -> None:
     assert _run(body.replace("discard", "@%p1 discard"), block=1)[0].clean
 
 
+@pytest.mark.parametrize("space", ["shared", "local"])
+def test_the_wrong_memory_is_named(space: str) -> None:
+    body = f"mov.u64 %d1, {space[0]}; cvta.{space}.u64 %d1, %d1; discard.L2 [%d1], 128;"
+    (one,) = _run(body, block=1)[0].findings
+    assert one.message == f"'discard.L2' names {space} memory"
+
+
 def test_a_read_only_buffer() -> None:
     data = np.arange(64, dtype=np.uint32)
     data.flags.writeable = False

@@ -35,7 +35,7 @@ _KERNEL = """\
 
 #: What the functions of the tests below do: allocate and leave; use memory of the caller under
 #: allocations and a large frame of their own; the sum of n, n - 1, ... 0 by recursion, each level
-#: with an allocation of another size; restore the stack pointer that they are given.
+#: with an allocation of another size; have a large frame; restore the stack pointer that they get.
 _FUNCTIONS = """
 .func (.param .b64 r) leave(.param .b64 n)
 {
@@ -59,6 +59,10 @@ _FUNCTIONS = """
     { .param .b32 x; .param .b32 y; st.param.b32 [x], %n; call (y), sum, (x);
       ld.param.b32 %v, [y]; }
 E:  ld.local.u32 %n, [%a]; add.u32 %v, %v, %n; st.param.b32 [r], %v; ret;
+}
+.func wide()
+{
+    .local .align 4 .b8 big[4000]; st.local.u32 [big+3996], 7; ret;
 }
 .func restore(.param .b64 p)
 {
@@ -396,8 +400,11 @@ def test_overflow(body: str) -> None:
 
 
 def test_frames_count_for_the_limit() -> None:
-    body = "alloca.u64 %d1, 522000;" + _call("look", "%d1", "%r1")
-    assert _found(body, block=1)[0] == "stack-overflow"
+    """Of a function that is entered later, and allocates nothing; freed memory does not count."""
+    body = "stacksave.u64 %d2; alloca.u64 %d1, 522000;"
+    class_, message, _ = _found(body + "call wide, ();", block=1)
+    assert class_ == "stack-overflow" and "the call stack needs" in message
+    assert _run(body + "stackrestore.u64 %d2; call wide, ();", block=1)[0].clean
 
 
 @pytest.mark.parametrize(
