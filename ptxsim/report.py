@@ -38,6 +38,7 @@ FINDING_CODES: Mapping[str, str] = {
     "deadlock": "PTX303",
     "step-limit": "PTX304",
     "stack-overflow": "PTX305",
+    "bad-stackrestore": "PTX306",
     "race-shared": "PTX310",
     "race-global": "PTX311",
     "async-race": "PTX312",

@@ -66,7 +66,7 @@ def _summary(report: Report) -> Iterator[str]:
         yield f'<div class="counters">{"".join(items)}</div>'
     for name, output in report.outputs.items():
         if output.undefined_bytes:
-            yield f"<div>{output.undefined_bytes:,} bytes of {_e(name)} were never written.</div>"
+            yield f"<div>{output.undefined_bytes:,} bytes of {_e(name)} are undefined.</div>"
     yield "</div>"
     if report.printf:
         yield f"<h2>Printed by the kernel</h2><pre>{_e(report.printf)}</pre>"

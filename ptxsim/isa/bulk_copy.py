@@ -27,6 +27,9 @@ _CACHE = ", cache.u64?hint"
 
 _MULTICAST = "copies to several CTAs of a cluster are not modelled"
 
+#: Bulk copies are made of chunks of so many bytes.
+_CHUNK = 16
+
 #: The largest size of st.bulk.
 _ST_BULK_LIMIT = 1 << 24
 
@@ -36,7 +39,9 @@ class _Bulk(Instruction):
     traps = ("bulk-args", "misaligned", "oob", "uninit-global", "write-to-readonly", "mbarrier")
 
     def check_constant(self, name: str, value: int, m: Mods) -> str | None:
-        """Sizes are multiples of 16 (measured)."""
+        """Sizes are multiples of 16 (measured); fewer bytes than that are ignored."""
+        if name in ("left", "right") and value >= _CHUNK:
+            return f"fewer than {_CHUNK} bytes are ignored, not {value}"
         return f"a size is a multiple of 16, not {value}" if name == "n" and value % 16 else None
 
     def reduction(self, m: Mods) -> Any:
@@ -48,6 +53,7 @@ class _Bulk(Instruction):
         direction = f"{m['from'].partition('::')[0]}->{m.to.partition('::')[0]}"
         target, source, size = b.address("d"), b.address("a"), b.source("n")
         signal = b.address("mbar") if b.has("mbar") else None
+        edges = [b.source(name) for name in ("left", "right") if b.has(name)]
         reduction, guard, site = self.reduction(m), b.guard(), b.site
 
         def step(r: Registers, g: Any) -> None:
@@ -55,6 +61,7 @@ class _Bulk(Instruction):
             g.service("bulk_copies").issue(
                 g, direction, target(r, g), source(r, g), r[size],
                 signal(r, g) if signal is not None else None, mask, site, reduction,
+                [r[edge] for edge in edges],
             )  # fmt: skip
 
         return step
@@ -76,7 +83,6 @@ class CpAsyncBulk(_Bulk):
         Form(
             f"to:{{shared::cta}} from:{{global}} {_SIGNAL} {_HINT} ignore_oob",
             "[d], [a], n.u32, left.u32, right.u32, [mbar]" + _CACHE, floor="9.2",
-            unsupported="cp.async.bulk.ignore_oob is not modelled",
         ),
         Form(
             f"{_PEER} {_SIGNAL}", "[d], [a], n.u32, [mbar]",

@@ -449,14 +449,24 @@ class Applypriority(_Hint):
 
 @instruction("discard", isa=_SECTION + "discard", floor="7.4+sm_80")
 class Discard(Instruction):
-    """Destroy a cache line of global memory: what it held is undefined from then on."""
+    """Destroy a cache line of global memory: a weak write of indeterminate values."""
 
-    unsupported = "discard is not modelled"
+    needs_defined = True
+    traps = ("misaligned", "oob-global", "write-to-readonly")
     forms = (Form("space?:{global} L2", "[a], #n.u32"),)
 
     def check_constant(self, name: str, value: int, m: Mods) -> str | None:
         """A line has 128 bytes."""
         return None if value == _LINE else f"the size is {_LINE}, not {value}"
+
+    def bind(self, b: Any) -> Step:
+        space, address = b.space("a", b.mods.space), b.address("a")
+        guard, site = b.guard(), b.site
+
+        def step(r: Registers, g: Any) -> None:
+            g.discard(space, address(r, g), g.mask(guard(r)), site)
+
+        return step
 
 
 _PRIORITIES = (

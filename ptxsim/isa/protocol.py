@@ -118,6 +118,9 @@ class Lanes(Protocol):
     ) -> None:
         """Store consecutive elements of ``size`` bytes; the counterpart of ``load``."""
 
+    def discard(self, space: str, address: Array, mask: BoolArray | None, site: Site) -> None:
+        """Make cache lines of global memory undefined until they are written again."""
+
     def atomic(
         self,
         space: str,

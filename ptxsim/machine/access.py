@@ -17,6 +17,7 @@ from ..isa.protocol import Array, BoolArray, Site
 from ..windows import LOCAL_SIZE, LOCAL_WINDOW, SHARED_SIZE, SHARED_WINDOW
 from .definedness import gather, report_stored, shadows_of, store_unknown
 from .memory import count_bytes, past_end
+from .stacks import STACK_FLOOR, STACK_TOP, Stacks
 
 if TYPE_CHECKING:
     from .group import Group
@@ -26,7 +27,9 @@ __all__ = [
     "Access",
     "Place",
     "arrays",
+    "discard",
     "load",
+    "misaligned",
     "place",
     "place_in",
     "places",
@@ -35,6 +38,8 @@ __all__ = [
 
 _SHIFT = {1: 0, 2: 1, 4: 2, 8: 3}
 _IN_ARENA = frozenset(("global", "const", "param"))
+#: What a discarded word holds: a value that programs hardly store themselves.
+_POISON = np.array([0xDEAD_BEEF_DEAD_BEEF], np.uint64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +136,27 @@ def store(
             _shadow(group, p, index, word, len(words), unknown)
         if unknown is not None and p.space in ("global", "undefined"):
             report_stored(group, p.lanes, unknown, access.site)
+
+
+def discard(group: Group, access: Access, address: Array, mask: BoolArray | None) -> None:
+    """Weak stores of indeterminate values to all words of lines of global memory."""
+    found = places(group, access, address, mask, write=True)
+    for p in found:
+        if p.space in ("shared", "local"):
+            group.finding(
+                "oob-global",
+                f"'{access.site.text}' names {p.space} memory",
+                access.site,
+                _flags(group, np.ones(1, bool), p.lanes),
+                help="give discard an address of global memory",
+                fatal=True,
+                space="global",
+            )
+    word = Access("global", access.size, 1, access.site)
+    for p in found:
+        for k in range(access.count):
+            store(group, word, address + np.uint64(k * access.size), [_POISON], mask)
+        group.wave.memory.discard(p.at, access.site.line)
 
 
 def _put(view: Array, at: Array, value: Array, reverse: bool) -> None:
@@ -251,7 +277,7 @@ def place(
     if align > 1:
         low_bits = int(address[0]) if len(address) == 1 else int(np.bitwise_or.reduce(address))
         if low_bits & (align - 1):
-            _misaligned(group, access, space, address, lanes)
+            misaligned(group, access, space, address, lanes)
     if space == "shared":
         return _shared(group, access, address, lanes)
     if space == "local":
@@ -300,6 +326,8 @@ def _beyond(address: Array, total: int, size: int) -> BoolArray:
 
 
 def _local(group: Group, access: Access, address: Array, lanes: Array | None) -> Place:
+    if group.wave.stacks is not None:
+        return _local_with_stack(group, group.wave.stacks, access, address, lanes)
     size = group.stack + group.routine.frame_size
     high = int(address[0]) if len(address) == 1 else int(address.max())
     if high + access.total > size:
@@ -309,6 +337,23 @@ def _local(group: Group, access: Access, address: Array, lanes: Array | None) ->
     if lanes is not None:
         base = base[lanes]
     return Place("local", address.view(np.int64) + base, lanes)
+
+
+def _local_with_stack(
+    group: Group, stacks: Stacks, access: Access, address: Array, lanes: Array | None
+) -> Place:
+    """The same where threads have memory of alloca."""
+    who = group.lanes if lanes is None else group.lanes[lanes]
+    address = np.broadcast_to(address, who.shape)
+    on_stack = address >= STACK_FLOOR
+    bad = _beyond(address, access.total, group.stack + group.routine.frame_size)
+    bad[on_stack] = stacks.outside(who[on_stack], address[on_stack], access.total)
+    if bad.any():
+        _out_of_bounds(group, access, "local", address, bad, lanes)
+    stride = group.wave.local_stride
+    at = address.astype(np.int64) + who * stride
+    at[on_stack] += stride - STACK_TOP
+    return Place("local", at, lanes)
 
 
 # --- faults ---------------------------------------------------------------------------------------
@@ -325,9 +370,10 @@ def _flags(group: Group, bad: Array, lanes: Array | None) -> BoolArray:
     return out
 
 
-def _misaligned(
+def misaligned(
     group: Group, access: Access, space: str, address: Array, lanes: Array | None
 ) -> None:
+    """The finding that some of these addresses are no multiples of what they must be."""
     align = access.align or access.total
     bad = (address & np.uint64(align - 1)) != 0
     first = int(address[np.flatnonzero(bad)[0]])
@@ -360,7 +406,11 @@ def _out_of_bounds(
         )
         past = past_end(first - size, access.total)
         where = f"{past} of the {count_bytes(size)} of {space} memory"
-        if not size:
+        stacks = group.wave.stacks
+        if space == "local" and stacks is not None and first >= STACK_FLOOR:
+            lane = group.lanes[np.flatnonzero(_flags(group, bad, lanes))[0]]
+            where = stacks.describe(int(lane), first, access.total)
+        elif not size:
             where = f"this launch has no {space} memory"
         if space == "shared" and not size:
             cure = "give the launch dynamic shared memory (--smem, or smem= of the header)"

@@ -9,7 +9,7 @@ between).  Landing late (the default) and at once are the two ends.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 __all__ = ["BulkCopies", "BulkCopy", "Reduction"]
 
 _ALIGN = 16
+#: What a byte holds whose value is indeterminate.
+_POISON = 0xDE
 
 
 #: What becomes of each element, a function of old and source bits; and its size in bytes.
@@ -53,6 +55,8 @@ class BulkCopy:
     group: int | None
     site: Site
     reduction: Reduction | None = None
+    #: how many bytes at either end become indeterminate, whatever the source has there
+    ignored: tuple[int, int] = (0, 0)
     #: the source, once it has been read, and its shadow bytes: which bits are defined
     data: Array | None = None
     shadow: Array | None = None
@@ -100,8 +104,13 @@ class BulkCopies:
         mask: BoolArray | None,
         site: Site,
         reduction: Reduction | None = None,
+        ignored: Sequence[Array] = (),
     ) -> None:
-        """Check and queue a copy for each acting lane; addresses are in the spaces' own terms."""
+        """Check and queue a copy for each acting lane; addresses are in the spaces' own terms.
+
+        ``ignored`` says how many bytes at the begin and at the end of the source do not matter,
+        and may be outside of every allocation.
+        """
         lanes = group.acting(mask)
         if not len(lanes):
             return
@@ -116,13 +125,18 @@ class BulkCopies:
         from_, _, to = direction.partition("->")
         targets, sources = np.zeros(len(lanes), np.int64), np.zeros(len(lanes), np.int64)
         positions = np.arange(group.n) if mask is None else np.flatnonzero(mask)
-        for n in np.unique(sizes[sizes > 0]):
-            chosen = sizes == n
+        edges = np.zeros((2, len(lanes)), np.int64)
+        for edge, value in zip(edges, ignored, strict=False):
+            edge[:] = group.full(value) if mask is None else group.full(value)[mask]
+        _check_ignored(wave, lanes, edges, site)
+        kinds = (sizes.astype(np.int64) << 8) + (edges[0] << 4) + edges[1]
+        for kind in np.unique(kinds[sizes > 0]).tolist():
+            chosen = kinds == kind
             part = np.zeros(group.n, bool)
             part[positions[chosen]] = True
-            what = int(n)
-            sources[chosen] = _place(group, from_, what, source, part, False, site)
-            targets[chosen] = _place(group, to, what, target, part, True, site)
+            n, ends = kind >> 8, (kind >> 4 & 15, kind & 15)
+            sources[chosen] = _place(group, from_, n, source, part, False, site, ends)
+            targets[chosen] = _place(group, to, n, target, part, True, site)
         numbers = self._counts(wave)[lanes]
         order = np.flatnonzero(sizes > 0)
         for k in order[::-1] if wave.reversed else order:
@@ -133,6 +147,7 @@ class BulkCopies:
                 int(sizes[k]), place if signals else None,
                 wave.service("mbarriers").phase(place) if signals else None,
                 None if signals else int(numbers[k]), site, reduction,
+                (int(edges[0, k]), int(edges[1, k])),
             )  # fmt: skip
             self._start(wave, copy)
 
@@ -276,13 +291,33 @@ def _check_sizes(wave: Wave, lanes: Array, sizes: Array, site: Site) -> None:
         )
 
 
+def _check_ignored(wave: Wave, lanes: Array, edges: Array, site: Site) -> None:
+    bad = edges >= _ALIGN
+    if bad.any():
+        wave.report(
+            "bulk-args",
+            f"fewer than {_ALIGN} bytes at an end are ignored, not {int(edges[bad][0])}",
+            site,
+            lanes[bad.any(axis=0)],
+            fatal=True,
+        )
+
+
 def _place(
-    group: Group, space: str, size: int, address: Array, part: BoolArray, writes: bool, site: Site
-) -> Array:
-    """The checked places of the lanes in ``part``."""
-    what = Access(space, size, 1, site, align=_ALIGN)
-    (found,) = access.places(group, what, group.full(address), part, write=writes)
-    return found.at
+    group: Group, space: str, size: int, address: Array, part: BoolArray, writes: bool, site: Site,
+    ignored: tuple[int, int] = (0, 0),
+) -> Array:  # fmt: skip
+    """The checked places of the lanes in ``part``; bytes at the ends may be anywhere."""
+    what, full = Access(space, size, 1, site, align=_ALIGN), group.full(address)
+    left, right = ignored
+    if left or right:
+        if (full[part] & np.uint64(_ALIGN - 1)).any():
+            access.misaligned(group, what, space, full[part], np.flatnonzero(part))
+        # no end is a whole chunk, so that some byte must be there
+        what = Access(space, max(size - left - right, 1), 1, site, align=1)
+        full = full + np.uint64(left)
+    (found,) = access.places(group, what, full, part, write=writes)
+    return found.at - left
 
 
 def _bytes(wave: Wave, space: str) -> tuple[Array, Array | None]:
@@ -300,6 +335,11 @@ def _read(wave: Wave, copy: BulkCopy) -> None:
     copy.data = data[whole].copy()
     if shadow is not None:
         copy.shadow = shadow[whole].copy()
+    left, right = copy.ignored
+    for edge in (slice(0, left), slice(copy.size - right, None)):
+        copy.data[edge] = _POISON
+        if copy.shadow is not None:
+            copy.shadow[edge] = 0
 
 
 def _write(wave: Wave, copy: BulkCopy) -> None:

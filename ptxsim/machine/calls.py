@@ -91,7 +91,8 @@ def _enter(
             help="the prototype of the call must be that of the function",
             fatal=True,
         )
-    group.wave.reserve_local(top + target.frame_size, site, group.lanes)
+    used = group.wave.stack_used(group.lanes)
+    group.wave.reserve_local(top + target.frame_size, used, site, group.lanes)
     group.wave.forget_local(group.lanes, top, top + target.frame_size)
     r: Registers = list(target.template)
     undefined = dict(target.undefined)

@@ -158,10 +158,13 @@ def _origin(group: Group, access: Access, p: Place, words: Sequence[Array]) -> A
         first = np.where(group.active, first, -1)
     seen = first >= 0
     stride = {"shared": wave.shared_stride, "local": wave.local_stride}.get(p.space, 1 << 62)
+    where = first % stride
+    if p.space == "local":
+        where = wave.local_address(where)
     if seen.all():
-        addresses[lanes] = first % stride
+        addresses[lanes] = where
     else:
-        addresses[lanes[seen]] = first[seen] % stride
+        addresses[lanes[seen]] = where[seen]
     kept = wave.kept_origins.get(p.space)
     if kept is None:
         return np.array([number], np.int32)
@@ -260,21 +263,31 @@ def _report(
         )  # fmt: skip
         return
     where, values = _where(group, origin, bad)
+    fate, cure = _fate(group.wave, origin.name, values)
     use = f"'{site.text}' at line {site.line} uses it"
     if origin.site is site:
         use = "it is used at once"
     group.finding(
         origin.class_,
-        f"reads {where}, which was never written; {use}",
+        f"reads {where}, which {fate}; {use}",
         origin.site,
         bad,
-        help=_CURES.get(origin.name, "write all of it before it is read"),
+        help=cure,
         other_line=None if origin.site is site else site.line,
         other_column=0 if origin.site is site else site.column,
         space=origin.name,
         **values,
         **part,
     )  # fmt: skip
+
+
+def _fate(wave: Wave, space: str, values: dict[str, Any]) -> tuple[str, str]:
+    """Why memory is undefined at the address that was found, and what to do about it."""
+    if space == "global" and "address" in values:
+        line = wave.memory.discarded_at(values["address"] - wave.memory.base)
+        if line:
+            return f"the discard at line {line} destroyed", "write it again before it is read"
+    return "was never written", _CURES.get(space, "write all of it before it is read")
 
 
 def _report_absent(

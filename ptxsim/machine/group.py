@@ -22,6 +22,7 @@ from ..windows import LOCAL_SIZE, LOCAL_WINDOW, SHARED_SIZE, SHARED_WINDOW
 from . import access, calls, definedness
 from .access import Access
 from .arrival import Arrival
+from .memory import CACHE_LINE
 
 if TYPE_CHECKING:
     from ..program import Block, CallPlan, Routine
@@ -221,6 +222,10 @@ class Group:
 
         access_ = Access(space, size, len(elements), site)
         return atomics.apply(self, access_, address, operation, elements, mask, scan)
+
+    def discard(self, space: str, address: Array, mask: BoolArray | None, site: Site) -> None:
+        """Destroy cache lines of global memory (discard)."""
+        access.discard(self, Access(space, 8, CACHE_LINE // 8, site), address, mask)
 
     def acting(self, mask: BoolArray | None) -> Array:
         """The lanes of the wave for which a mask is true."""

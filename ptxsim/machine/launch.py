@@ -22,6 +22,7 @@ from .group import Group
 from .mbarriers import Mbarriers
 from .memory import Allocation, GlobalMemory
 from .scheduler import Limits, Scheduler
+from .stacks import LOCAL_LIMIT, Stacks
 from .watch import Watch
 from .wave import FindingSink, Geometry, Wave
 
@@ -106,7 +107,7 @@ class Outcome:
         return self.memory.contents(self.buffers[position])
 
     def undefined(self, position: int) -> int:
-        """How many of its bytes were never written."""
+        """How many of its bytes were never written, or were discarded."""
         shadow = self.memory.definedness(self.buffers[position])
         return int(np.count_nonzero(shadow == 0))
 
@@ -209,7 +210,7 @@ def run(record: LaunchRecord, sink: FindingSink) -> Outcome:
                 services: dict[str, Any] = {
                     "clock": clock, "heap": heap, "printf": outcome.printf,
                     "async_copies": AsyncCopies(early), "bulk_copies": BulkCopies(early),
-                    "mbarriers": Mbarriers(),
+                    "mbarriers": Mbarriers(), "stacks": Stacks(),
                     "shared_unit": _shared_unit(module.target),
                 }  # fmt: skip
                 wave = Wave(
@@ -247,6 +248,7 @@ def _run_wave(wave: Wave, record: LaunchRecord, limits: Limits) -> None:
     finally:
         if wave.watch is not None:
             wave.watch.wave_ended(wave)
+        wave.give_up_local()
 
 
 def _waves(record: LaunchRecord) -> list[Array]:
@@ -256,6 +258,8 @@ def _waves(record: LaunchRecord) -> list[Array]:
     shared = record.module.shared_layout(record.entry).size(g.dynamic_shared)
     per_cta = g.warps * 32 * frame + shared
     fit = min(WAVE_LANES // (g.warps * 32), WAVE_BYTES // max(per_cta, 1))
+    if _allocates(record.module):  # nobody knows how much
+        fit = min(fit, WAVE_BYTES // LOCAL_LIMIT // (g.warps * 32))
     count = record.wave_ctas or max(1, fit)
     order = np.arange(g.ctas, dtype=np.int64)
     size = g.cluster[0] * g.cluster[1] * g.cluster[2]
@@ -264,6 +268,11 @@ def _waves(record: LaunchRecord) -> list[Array]:
         count = -(-count // size) * size
     waves = [order[at : at + count] for at in range(0, len(order), count)]
     return waves[::-1] if record.schedule == "reverse" else waves
+
+
+def _allocates(module: TypedModule) -> bool:
+    functions = module.functions.values()
+    return any(i.record.name == "alloca" for f in functions for i in f.instructions or ())
 
 
 def _cluster_of(g: Geometry, ctas: Array) -> Array:

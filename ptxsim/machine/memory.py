@@ -14,9 +14,19 @@ import numpy as np
 
 from ..isa.protocol import Array
 
-__all__ = ["ARENA", "Allocation", "GlobalMemory", "OutOfMemory", "count_bytes", "past_end"]
+__all__ = [
+    "ARENA",
+    "CACHE_LINE",
+    "Allocation",
+    "GlobalMemory",
+    "OutOfMemory",
+    "count_bytes",
+    "past_end",
+]
 
 _GUARD = 256
+#: Bytes that discard destroys together.
+CACHE_LINE = 128
 #: Addresses below come from a null pointer; what is so far from all buffers is near none.
 _NULL, _FAR = 1 << 12, 1 << 40
 #: Where the arena begins for 32-bit addresses, the lower of its two places.
@@ -57,6 +67,7 @@ class GlobalMemory:
         self._starts: list[int] = []
         self.bytes: Array = np.zeros(0, np.uint8)
         self.shadow: Array = np.zeros(0, np.uint8)
+        self._discarded: Array = np.zeros(0, np.int32)
         self._resize(1 << 16)
 
     def _resize(self, capacity: int) -> None:
@@ -66,6 +77,9 @@ class GlobalMemory:
         shadow[: len(self.shadow)] = self.shadow
         self.bytes = bytes_
         self.shadow = shadow
+        self._discarded = np.concatenate(
+            [self._discarded, np.zeros(capacity // CACHE_LINE - len(self._discarded), np.int32)]
+        )
         self.views = {s: bytes_.view(f"u{s}") for s in (1, 2, 4, 8)}
         self.shadow_views = {s: shadow.view(f"u{s}") for s in (1, 2, 4, 8)}
 
@@ -123,6 +137,24 @@ class GlobalMemory:
     def definedness(self, allocation: Allocation) -> Array:
         """Its shadow bytes, a view: 0xff defined, 0 not."""
         return self.shadow[allocation.start : allocation.end]
+
+    # --- discarded lines ------------------------------------------------------------------------
+
+    def discard(self, offsets: Array, line: int) -> None:
+        """The cache lines at these offsets, all allocated, are undefined until they are written.
+
+        ``line`` is that of the instruction, for :meth:`discarded_at`.
+        """
+        words = (offsets >> 3)[:, None] + np.arange(CACHE_LINE // 8)
+        self.shadow_views[8][words] = 0
+        self._discarded[offsets // CACHE_LINE] = line
+        starts = np.array(self._starts, np.int64)
+        for at in np.unique(np.searchsorted(starts, offsets, side="right")):
+            self._allocations[at - 1].maybe_undefined = True
+
+    def discarded_at(self, offset: int) -> int:
+        """The line of the discard that an undefined byte is due to; 0 for none."""
+        return int(self._discarded[offset // CACHE_LINE])
 
     # --- checks ---------------------------------------------------------------------------------
 

@@ -236,6 +236,8 @@ class Scheduler:
             group.undefined,
         )  # fmt: skip
         group.position = None
+        if self.wave.stacks is not None:
+            self.wave.stacks.enter(group.frame.depth, group.lanes)
         group.routine = routine
         group.r = r
         group.undefined = undefined
@@ -252,6 +254,8 @@ class Scheduler:
         callee, top = group.routine, group.stack
         results = [p for p in callee.results if isinstance(p, int)]
         group.compact(results)
+        if self.wave.stacks is not None:
+            self.wave.stacks.leave(frame.depth, group.lanes)
         values = [group.r[p] if isinstance(p, int) else None for p in callee.results]
         unknown = [group.undefined.get(p) if isinstance(p, int) else None for p in callee.results]
         if group.position is None:
@@ -401,7 +405,7 @@ class Scheduler:
     def start(self, partitions: list[Array] | None = None) -> list[Group]:
         """The first groups: all lanes, or one group for each list of lanes."""
         entry = self.wave.program.entry
-        self.wave.reserve_local(entry.frame_size, None, self.wave.all_lanes)
+        self.wave.reserve_local(entry.frame_size, 0, None, self.wave.all_lanes)
         parts = [self.wave.all_lanes] if partitions is None else partitions
         groups = [
             self.group_type(

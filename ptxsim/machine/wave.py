@@ -13,6 +13,7 @@ from ..numerics.bits import pack_lanes
 from ..program import Origins, Program
 from .faults import Stop
 from .memory import GlobalMemory
+from .stacks import LOCAL_LIMIT, STACK_TOP, Stacks, fill
 from .watch import Watch
 
 __all__ = ["Dimensions", "FindingSink", "Geometry", "Wave"]
@@ -22,7 +23,7 @@ Dimensions = tuple[int, int, int]
 #: class, message, site, CTAs, warp, lanes, extra values
 FindingSink = Callable[..., None]
 
-_LOCAL_LIMIT = 1 << 19  # bytes of local memory a thread may have (CUDA: 512 KB)
+#: Bytes of local memory that all lanes of a wave may have.
 _LOCAL_TOTAL = 4 << 30
 
 
@@ -108,6 +109,11 @@ class Wave:
             written[:, self.shared_size :] = 0xFF
             self.shared_written = _views(written.reshape(-1))
         self.local_stride = 0
+        #: how much of each lane's stretch is for frames, from its low end, and for the stack of
+        #: alloca, from its high end; the stacks, if there was an alloca
+        self.local_frames = 0
+        self.local_stack = 0
+        self.stacks: Stacks | None = None
         self.local = np.zeros(0, np.uint8)
         self.local_views: dict[int, Array] = {}
         self._special: dict[str, Array] = {}
@@ -115,11 +121,11 @@ class Wave:
 
     # --- memory ---------------------------------------------------------------------------------
 
-    def reserve_local(self, size: int, site: Site | None, lanes: Array) -> None:
-        """Make each lane's local memory at least ``size`` bytes long."""
-        if size <= self.local_stride:
-            return
-        if size > _LOCAL_LIMIT or size * self.size > _LOCAL_TOTAL:
+    def reserve_local(self, frames: int, stack: int, site: Site | None, lanes: Array) -> None:
+        """Make room for the frames that these lanes need, and for the stack of alloca."""
+        size = frames + stack
+        frames, stack = max(frames, self.local_frames), max(stack, self.local_stack)
+        if size > LOCAL_LIMIT or (frames + stack) * self.size > _LOCAL_TOTAL:
             self.report(
                 "stack-overflow",
                 f"the call stack needs {size} bytes of local memory a thread",
@@ -127,16 +133,54 @@ class Wave:
                 lanes,
                 fatal=True,
             )
-        stride = max(64, 1 << (size - 1).bit_length())
-        grown = np.zeros((self.size, stride), np.uint8)
-        if self.local_stride:
-            grown[:, : self.local_stride] = self.local.reshape(self.size, -1)
-        old_stride = self.local_stride
-        self.local = grown.reshape(-1)
-        self.local_stride = stride
+        if frames + stack > self.local_stride:
+            self._grow_local(max(64, 1 << (frames + stack - 1).bit_length()))
+        self.local_frames = frames
+        if stack > self.local_stack:  # by more than asked for, since it may go on like this
+            self.local_stack = min(
+                max(-(-stack // 16) * 16, 2 * self.local_stack),
+                (self.local_stride - frames) // 16 * 16,
+            )
+
+    def _grow_local(self, stride: int) -> None:
+        self.local = self._widened(self.local, stride, 1)
         self.local_views = _views(self.local)
         if self.checked:
-            self._grow_shadow(old_stride)
+            written = np.zeros(0, np.uint8) if self.local_written is None else self.local_written[1]
+            self.local_written = _views(self._widened(written, stride, 1))
+            kept = self.kept_origins.get("local")
+            if kept is not None:
+                self.kept_origins["local"] = self._widened(kept, stride, 4)
+        self.local_stride = stride
+
+    def _widened(self, old: Array, stride: int, unit: int) -> Array:
+        """Something for each ``unit`` bytes of local memory, for a longer stretch of each lane."""
+        grown = np.zeros((self.size, stride // unit), old.dtype)
+        if len(old):
+            rows = old.reshape(self.size, -1)
+            stack = self.local_stack // unit
+            low = rows.shape[1] - stack
+            grown[:, :low] = rows[:, :low]
+            grown[:, stride // unit - stack :] = rows[:, low:]
+        return grown.reshape(-1)
+
+    def give_up_local(self) -> None:
+        """Local memory has ended: let go of what may be the largest part of a wave."""
+        self.local, self.local_views, self.local_written = np.zeros(0, np.uint8), {}, None
+        self.kept_origins.pop("local", None)
+        self.stacks = None
+        self._services.pop("stacks", None)
+
+    def stack_used(self, lanes: Array) -> int:
+        """Bytes of local memory that alloca has given the lane of these that has most."""
+        return 0 if self.stacks is None else self.stacks.used(lanes)
+
+    def local_address(self, offset: Array) -> Array:
+        """The local addresses at these places of the stretches of lanes."""
+        if not self.local_stack:
+            return offset
+        moved = offset + (STACK_TOP - self.local_stride)
+        return np.where(offset >= self.local_stride - self.local_stack, moved, offset)
 
     # --- undefined bits -------------------------------------------------------------------------
 
@@ -145,17 +189,6 @@ class Wave:
         """Where undefined bits come from; only where they are followed."""
         assert self.program.origins is not None
         return self.program.origins
-
-    def _grow_shadow(self, old_stride: int) -> None:
-        written = np.zeros((self.size, self.local_stride), np.uint8)
-        if self.local_written is not None:
-            written[:, :old_stride] = self.local_written[1].reshape(self.size, -1)
-        self.local_written = _views(written.reshape(-1))
-        kept = self.kept_origins.get("local")
-        if kept is not None:
-            grown = np.zeros((self.size, self.local_stride // 4), np.int32)
-            grown[:, : old_stride // 4] = kept.reshape(self.size, -1)
-            self.kept_origins["local"] = grown.reshape(-1)
 
     def keep_origins(self, space: str) -> Array:
         """The numbers of a space, to be changed."""
@@ -207,6 +240,17 @@ class Wave:
         kept = self.kept_origins.get("local")
         if kept is not None:
             kept.reshape(self.size, -1)[lanes, begin // 4 : -(-end // 4)] = 0
+
+    def forget_stack(self, lanes: Array, begin: Array, end: Array) -> None:
+        """New memory of alloca, at local addresses for each lane: its bytes are undefined."""
+        if self.local_written is None:
+            return
+        moved = self.local_stride - STACK_TOP
+        fill(self.local_written[1].reshape(self.size, -1), lanes, begin + moved, end + moved, 0)
+        kept = self.kept_origins.get("local")
+        if kept is not None:
+            last = -(-(end + moved) // 4)
+            fill(kept.reshape(self.size, -1), lanes, (begin + moved) // 4, last, 0)
 
     def service(self, name: str) -> Any:
         """A part of the machine by name."""

@@ -30,7 +30,7 @@ LANDINGS = ("default", "early-async")
 SCHEDULES = (*LANDINGS, "reverse", "warp-serial", "random:1", "random:2")
 
 _KERNEL = """\
-.version 8.6
+.version {version}
 .target sm_100
 .address_size 64
 .visible .entry k(.param .u64 out_p, .param .u64 in_p)
@@ -58,9 +58,9 @@ _KERNEL = """\
 WAIT = "{0}: mbarrier.try_wait.parity.shared.b64 %p0, [mb], {1}; @!%p0 bra {0};"
 
 
-def kernel_text(body: str, declare: str = "") -> str:
+def kernel_text(body: str, declare: str = "", version: str = "8.6") -> str:
     """The module of an entry ``k`` with this body."""
-    return _KERNEL.format(declare=declare, body=body)
+    return _KERNEL.format(declare=declare, body=body, version=version)
 
 
 def launch(
@@ -72,12 +72,13 @@ def launch(
     out: Any = None,
     data: Any = None,
     tools: str = "none",
+    version: str = "8.6",
     **options: Any,
 ) -> tuple[ptxsim.Report, Any]:
     """Run a kernel with this body; the report and what is in ``out``."""
     out = np.zeros(block * grid, np.uint32) if out is None else out
     data = np.arange(256, dtype=np.uint32) if data is None else data
-    kernel = ptxsim.assemble(kernel_text(body, declare)).kernel()
+    kernel = ptxsim.assemble(kernel_text(body, declare, version)).kernel()
     report = kernel.launch(grid=grid, block=block, args=[out, data], tools=tools, **options)
     return report, out
 

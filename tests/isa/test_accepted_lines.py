@@ -34,11 +34,11 @@ EXCEPTIONS = ("{ PD: ", "{ PE: ", "{ PF: ")
 
 #: Families of which ptxsim executes nothing: how many lines of each.
 NOT_EXECUTED = {
-    "alloca": 3, "clusterlaunchcontrol": 8, "discard": 4, "fabric": 52, "getctarank": 3,
-    "istypep": 2, "mapa": 2, "multimem.ld_reduce": 794, "multimem.red": 490, "multimem.st": 372,
-    "red.async": 38, "st.async": 121, "stackrestore": 1, "stacksave": 1, "suld": 196, "suq": 11,
-    "sured": 119, "sust": 221, "tcgen05": 220, "tensormap.cp_fenceproxy": 2, "tensormap.query": 3,
-    "tensormap.replace": 30, "tex": 251, "tld4": 125, "txq": 44, "wgmma": 872,
+    "clusterlaunchcontrol": 8, "fabric": 52, "getctarank": 3, "istypep": 2, "mapa": 2,
+    "multimem.ld_reduce": 794, "multimem.red": 490, "multimem.st": 372, "red.async": 38,
+    "st.async": 121, "suld": 196, "suq": 11, "sured": 119, "sust": 221, "tcgen05": 220,
+    "tensormap.cp_fenceproxy": 2, "tensormap.query": 3, "tensormap.replace": 30, "tex": 251,
+    "tld4": 125, "txq": 44, "wgmma": 872,
 }  # fmt: skip
 
 

@@ -19,6 +19,7 @@ from async_kernels import (
 )
 
 import ptxsim
+from ptxsim.diagnostics import Severity
 from ptxsim.machine.bulk_copies import BulkCopy
 from ptxsim.machine.launch import Buffer, LaunchRecord, run
 from ptxsim.machine.wave import Geometry
@@ -104,6 +105,64 @@ def test_the_default_lands_as_late_as_allowed() -> None:
     bar.sync 0; ld.shared.u32 %r6, [%r2]; st.global.u32 [%mine], %r6; {WAIT.format("W", 0)}"""
     assert launch(body)[1].tolist() == [7] * 32
     assert launch(body, schedule="early-async")[1].tolist() == list(range(32))
+
+
+# --- ends that are ignored ------------------------------------------------------------------------
+
+_EDGES = _LOAD + ".ignore_oob"
+
+
+def _edges(left: str, right: str, read: str = "%r2", **options: Any) -> tuple[ptxsim.Report, Any]:
+    """Threads read words of 128 bytes that were copied from ``%in``, whose ends are ignored."""
+    body = f"""
+    {_INIT.format(1)} {_WORD} mov.u32 %r4, s; mov.u32 %r5, mb;
+    mov.u32 %r7, {left}; mov.u32 %r8, {right};
+    @!%p7 mbarrier.arrive.expect_tx.shared.b64 _, [mb], 128;
+    @!%p7 {_EDGES} [%r4], [%in], 128, %r7, %r8, [%r5];
+    {WAIT.format("W", 0)} add.u32 %r9, %r4, 96; min.u32 %r9, %r9, %r2;
+    ld.shared.u32 %r6, [{read}]; st.global.u32 [%mine], %r6;"""
+    return launch(body, version="9.2", tools="all", **options)
+
+
+@each_schedule
+def test_a_copy_from_behind_the_end_of_a_buffer(schedule: str) -> None:
+    """29 words are there, and all 128 bytes complete; only words in front are read."""
+    data = np.arange(29, dtype=np.uint32)
+    report, out = _edges("0", "12", "%r9", data=data, schedule=schedule)
+    assert not errors(report)
+    assert out.tolist() == [min(k, 24) for k in range(32)]
+
+
+@each_landing
+def test_ignored_bytes_are_indeterminate(schedule: str) -> None:
+    """Whatever the source has there: 3 bytes of the first word, and the last 3 words and a byte."""
+    report, out = _edges("3", "13", schedule=schedule)
+    (found,) = [f for f in report.findings if f.severity is Severity.ERROR]
+    assert (found.class_, found.lanes) == ("uninit-shared", (0, 28, 29, 30, 31))
+    assert out[1:28].tolist() == list(range(1, 28))
+    assert not errors(_edges("0", "0", schedule=schedule)[0])
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "class_", "message"),
+    [
+        ("0", "11", "oob-global", "117-byte access"),
+        ("0", "16", "bulk-args", "fewer than 16 bytes at an end are ignored, not 16"),
+        ("-1", "0", "bulk-args", "not 4294967295"),
+    ],
+)
+def test_wrong_ends(left: str, right: str, class_: str, message: str) -> None:
+    """One byte more of 29 words than is ignored; more than a chunk."""
+    report, _ = _edges(left, right, data=np.arange(29, dtype=np.uint32))
+    (found,) = errors(report)
+    assert found[0] == class_ and message in found[1]
+
+
+def test_alignment_without_ends() -> None:
+    """It is the address of the operand that is aligned (PTX ISA 9.2, cp.async.bulk)."""
+    body = f"{_INIT.format(1)} mov.u32 %r4, s; @!%p7 {_EDGES} [%r4], [%in+8], 16, 8, 0, [mb];"
+    (found,) = errors(launch(body, version="9.2")[0])
+    assert found[0] == "misaligned-global" and "(off by 8)" in found[1]
 
 
 # --- copies into global memory and groups ---------------------------------------------------------
@@ -507,7 +566,7 @@ _PEER = "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes"
         (f"{_PEER} [%r1], [%r2], %r3, [%r4];", "8.0 sm_90", "9.5 sm_80", "unsupported"),
         (f"{_STORE}.cp_mask [%rd1], [%r1], %r2, %h1;", "8.6 sm_100", "9.5 sm_90", "unsupported"),
         (f"{_LOAD}.ignore_oob [%r1], [%rd1], %r2, %r3, %r4, [%r5];", "9.2 sm_90", "9.1 sm_90",
-         "unsupported"),
+         "legal"),
         ("fence.proxy.tensormap::generic.release.gpu;", "8.3 sm_90", "8.2 sm_90", "unsupported"),
     ],
 )  # fmt: skip
@@ -528,6 +587,7 @@ def test_floors(line: str, floor: str, below: str, what: str) -> None:
         "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f16 [%rd1], [%r1], %r2;",
         "st.bulk [%rd1], %rd2, 1;",
         "cp.async.bulk.wait_group %r1;",
+        f"{_LOAD}.ignore_oob [%r1], [%rd1], 32, 16, 0, [%r3];",
     ],
 )
 def test_illegal_lines(line: str) -> None:

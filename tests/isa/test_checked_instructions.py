@@ -71,8 +71,6 @@ NOT_EXECUTED = [
     ("mapa.u64 %rd2, %rd1, %r1;", "sm_90"),
     ("barrier.cluster.arrive;", "sm_90"),
     ("multimem.st.u32 [%rd1], %r1;", "sm_90"),
-    ("stacksave.u64 %rd2;", "sm_80"),
-    ("discard.global.L2 [%rd1], 128;", "sm_80"),
 ]
 
 

@@ -25,8 +25,7 @@ _APART = (
     "tex", "tld4", "txq", "suld", "sust", "sured", "suq", "istypep", "wgmma", "tcgen05",
     "tensormap", "multimem", "mapa", "getctarank", "clusterlaunchcontrol", "cp.async.bulk.tensor",
     "cp.async.bulk.prefetch.tensor", "cp.reduce.async.bulk.tensor", "red.async", "st.async",
-    "barrier.cluster", "griddepcontrol", "setmaxnreg", "alloca", "stacksave", "stackrestore",
-    "discard", "createpolicy", "fabric", "unsupported",
+    "barrier.cluster", "griddepcontrol", "setmaxnreg", "createpolicy", "fabric", "unsupported",
 )  # fmt: skip
 NAMES = [
     name for name in registry.names()

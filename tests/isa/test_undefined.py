@@ -119,6 +119,7 @@ _I, _F = "9.7.1 Integer Arithmetic Instructions: ", "9.7.3 Floating Point Instru
 _C = "9.7.9 Data Movement and Conversion Instructions: "
 _P = "9.7.13 Parallel Synchronization and Communication Instructions: "
 _W = "9.7.14 Warp Level Matrix Instructions: "
+_S = "9.7.17 Stack Manipulation Instructions: "
 _FLOW = "9.7.12 Control Flow Instructions: "
 
 ROWS = [
@@ -261,7 +262,13 @@ ROWS = [
     Row("ldu of an address that differs in the warp", _C + "ldu",
         Value(list(range(32)), "ldu.global.u32 %r2, [%d4];"), True),
     Row("discard, then a read", _C + "discard",
-        NotExecuted("discard.global.L2 [%d1], 128; mov.u32 %r2, 0;")),
+        Finding("uninit-global", "@%p1 discard.global.L2 [%d1], 128; bar.sync 0;"
+                "ld.global.u32 %r2, [%d4];")),
+    Row("discard of what is not in global memory", _C + "discard",
+        Finding("oob-global", "mov.u64 %d6, sh; cvta.shared.u64 %d6, %d6;"
+                "discard.L2 [%d6], 128; mov.u32 %r2, 0;")),
+    Row("discard of an address that is not aligned", _C + "discard",
+        Finding("misaligned-global", "discard.global.L2 [%d1+64], 128; mov.u32 %r2, 0;")),
     Row("cvta.to of an address outside of the space", _C + "cvta",
         Finding("oob-shared", "cvta.to.shared.u64 %d6, %d1; ld.shared.u32 %r2, [%d6];")),
     Row("mapa to a rank outside of the cluster", SILENT,
@@ -368,8 +375,19 @@ ROWS = [
     Row(".uni where lanes differ", _FLOW + "bra, call, ret, brx.idx",
         Value([1] * 16 + [2] * 16, "@%p2 bra.uni A; mov.u32 %r2, 2; bra S; A: mov.u32 %r2, 1;"
             "S:"), True),
-    Row("alloca, stacksave, stackrestore", "9.7.17 Stack Manipulation Instructions",
-        NotExecuted("alloca.u64 %d6, 16; mov.u32 %r2, 0;")),
+    Row("stackrestore of a foreign value", _S + "stackrestore",
+        Finding("bad-stackrestore", "mov.u64 %d6, 4096; stackrestore.u64 %d6; mov.u32 %r2, 0;")),
+    Row("an access after stackrestore", _S + "alloca",
+        Finding("oob-local", "stacksave.u64 %d6; alloca.u64 %d7, 16; st.local.u32 [%d7], 5;"
+                "stackrestore.u64 %d6; ld.local.u32 %r2, [%d7];")),
+    Row("an access to the memory of alloca after the return", _S + "alloca",
+        Elsewhere("isa/test_stack.py::test_a_return_frees")),
+    Row("alloca of no bytes", _S + "alloca: may give nothing",
+        Value(5, "alloca.u64 %d6, 0; mov.u32 %r2, 5;")),
+    Row("an access to no bytes of alloca", _S + "alloca",
+        Finding("oob-local", "alloca.u64 %d6, 0; ld.local.b8 %r2, [%d6];")),
+    Row("alloca beyond the stack", _S + "alloca",
+        Finding("stack-overflow", "alloca.u64 %d6, 524288; mov.u32 %r2, 0;"), True),
     Row("st.param and ld.param of a call under a guard", _C + "ld, st",
         Refused("PTX111", "{ .param .b32 a; .param .b32 b; @%p1 st.param.b32 [a], %r1;"
                 "call (b), plain, (a); ld.param.b32 %r2, [b]; }")),

@@ -165,7 +165,7 @@ def test_generic_addresses_of_three_spaces(run: Any) -> None:
 
 def test_unsupported_stops_only_when_it_is_reached(run: Any) -> None:
     body = "    setp.gt.u32 %p1, %t, 99;\n    @%p1 bra X;\n    bra END;\nX: {}\nEND:"
-    unknown = "discard.global.L2 [%mine], 128;"
+    unknown = "istypep.texref %p1, %mine;"
     report, _ = run(body.format(unknown))
     assert report.verdict == "clean"
     report, _ = run(body.format(unknown).replace("%t, 99", "%t, 3"))

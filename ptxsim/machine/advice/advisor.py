@@ -32,7 +32,7 @@ __all__ = ["Advisor"]
 _GLOBAL = frozenset(("global", "undefined"))
 _COMMON = _GLOBAL | {"shared"}
 #: Instructions whose accesses the ISA leaves open: the machine's tell nothing about a GPU's.
-_OPEN = ("wmma", "st.bulk", "call")
+_OPEN = ("wmma", "st.bulk", "discard", "call")
 _BARRIERS = ("bar.sync", "bar.cta.sync", "barrier.sync", "barrier.cta.sync")
 
 
