@@ -112,13 +112,15 @@ def test_the_default_lands_as_late_as_allowed() -> None:
 _EDGES = _LOAD + ".ignore_oob"
 
 
-def _edges(left: str, right: str, read: str = "%r2", **options: Any) -> tuple[ptxsim.Report, Any]:
+def _edges(
+    left: str, right: str, read: str = "%r2", meanwhile: str = "", **options: Any
+) -> tuple[ptxsim.Report, Any]:
     """Threads read words of 128 bytes that were copied from ``%in``, whose ends are ignored."""
     body = f"""
     {_INIT.format(1)} {_WORD} mov.u32 %r4, s; mov.u32 %r5, mb;
     mov.u32 %r7, {left}; mov.u32 %r8, {right};
     @!%p7 mbarrier.arrive.expect_tx.shared.b64 _, [mb], 128;
-    @!%p7 {_EDGES} [%r4], [%in], 128, %r7, %r8, [%r5];
+    @!%p7 {_EDGES} [%r4], [%in], 128, %r7, %r8, [%r5]; {meanwhile}
     {WAIT.format("W", 0)} add.u32 %r9, %r4, 96; min.u32 %r9, %r9, %r2;
     ld.shared.u32 %r6, [{read}]; st.global.u32 [%mine], %r6;"""
     return launch(body, version="9.2", tools="all", **options)
@@ -131,6 +133,20 @@ def test_a_copy_from_behind_the_end_of_a_buffer(schedule: str) -> None:
     report, out = _edges("0", "12", "%r9", data=data, schedule=schedule)
     assert not errors(report)
     assert out.tolist() == [min(k, 24) for k in range(32)]
+
+
+@each_schedule
+@pytest.mark.parametrize(
+    ("left", "right", "byte", "race"),
+    [("3", "0", 2, False), ("2", "0", 2, True), ("0", "13", 115, False), ("0", "12", 115, True)],
+)
+def test_ignored_bytes_are_not_read(
+    left: str, right: str, byte: int, race: bool, schedule: str
+) -> None:
+    """A store to a byte of the source, while the copy is in flight."""
+    store = f"@!%p7 st.global.u8 [%in+{byte}], %r4;"
+    report, _ = _edges(left, right, "%r4+16", store, schedule=schedule)
+    assert [class_ for class_, _ in errors(report)] == ["async-race"] * race
 
 
 @each_landing

@@ -347,12 +347,15 @@ class RaceChecker(Watch):
     def bulk_issued(self, wave: Wave, copy: Any, site: Site) -> None:
         parts = self.bulk.issued(copy)
         number = self.reports.number(site)
-        for space, start, part, writes in (
-            (copy.source_space, copy.source, parts[0], False),
-            (copy.target_space, copy.target, parts[1], True),
+        source, target = copy.source, copy.target
+        left, right = copy.ignored
+        for space, start, end, part, writes in (
+            (copy.source_space, source + left, source + copy.size - right, parts[0], False),
+            (copy.target_space, target, target + copy.size, parts[1], True),
         ):
             shadow = self._shadow(space)
-            index = np.arange(start >> shadow.shift, start + copy.size >> shadow.shift)
+            shadow.refine(min(_trailing_zeros(start | end), 2))
+            index = np.arange(start >> shadow.shift, end >> shadow.shift)
             lanes = np.full(len(index), copy.lane)
             records = pack(self.know.globally(lanes), part, BULK, 0, 2)
             new = New(space, lanes, records, site, number, BULK, 0, 2, writes)
@@ -409,6 +412,10 @@ class _Arrived:
     full: bool
     site: Site
     gives: list[tuple[int, Any]] = field(default_factory=list)
+
+
+def _trailing_zeros(address: int) -> int:
+    return (address & -address).bit_length() - 1
 
 
 def _lanes(group: Group, place: Place) -> Array:
