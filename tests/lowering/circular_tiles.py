@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 from numpy.typing import NDArray
 
 from lowering.circular.emit import emit
@@ -68,7 +64,6 @@ __all__ = [
     "launch",
     "local",
     "program",
-    "ptxas_errors",
     "shared",
 ]
 
@@ -155,20 +150,6 @@ def launch(
     tags = {n[4:]: c for n, c in report.counters.items() if n.startswith("tag.")}
     copies = {n[9:]: c for n, c in report.counters.items() if n.startswith("cp.async.") and c}
     return Ran(tags, copies, kernel.text(), [f.class_ for f in report.findings])
-
-
-def ptxas_errors(text: str, target: str, folder: Path) -> str:
-    """What ptxas says against a kernel."""
-    ptxas = shutil.which("ptxas")
-    if ptxas is None:
-        pytest.skip("ptxas is not on PATH")
-    path = folder / "kernel.ptx"
-    path.write_text(text)
-    command = [ptxas, f"-arch={target}", "-o", str(folder / "kernel.cubin"), str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if f"'{target}' is not defined" in done.stderr:
-        pytest.skip(f"this ptxas does not know {target}")
-    return done.stderr if done.returncode else ""
 
 
 @dataclass(frozen=True)

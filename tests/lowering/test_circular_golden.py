@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
+from kernel_judge import assembled, release
 from matmul_runs import run
 from test_copy_golden import GOLDEN
 
@@ -48,25 +47,14 @@ PRODUCTS = {
 
 def figures(text: str, folder: Path) -> str:
     """The line about registers and shared memory; skips where there is no such assembler."""
-    ptxas = shutil.which("ptxas")
-    if ptxas is None:
-        pytest.skip("ptxas is not on PATH")
-    path = folder / "kernel.ptx"
-    path.write_text(text)
-    (target,) = re.findall(r"^\.target (\w+)", text, re.MULTILINE)
-    command = [ptxas, "-v", f"-arch={target}", "-o", str(folder / "kernel.cubin"), str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if f"'{target}' is not defined" in done.stderr:
-        pytest.skip(f"this ptxas does not know {target}")
+    done = assembled(text, folder, "-v")
     assert done.returncode == 0, done.stderr
-    version = subprocess.run([ptxas, "--version"], capture_output=True, text=True, check=True)
-    (number,) = re.findall(r"release (\S+),", version.stdout)
     (registers,) = re.findall(r"Used (\d+) registers", done.stderr)
     shared = re.findall(r"(\d+) bytes smem", done.stderr) or ["0"]
     dynamic = re.findall(r"^// launch: .* smem=(\d+)$", text, re.MULTILINE) or ["0"]
     (spilled,) = re.findall(r"(\d+) bytes spill stores", done.stderr)
     return (
-        f"// ptxas {number}: {registers} registers, {spilled} bytes spilled, "
+        f"// ptxas {release()}: {registers} registers, {spilled} bytes spilled, "
         f"{int(shared[0]) + int(dynamic[0])} bytes of shared memory\n"
     )
 

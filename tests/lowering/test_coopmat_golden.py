@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import test_copy_golden
 from coopmat_kernels import lower, refusals
+from kernel_judge import judged
 from test_copy_golden import GOLDEN, difference
 
 import ptxsim
@@ -329,7 +329,6 @@ CASES = {
     "s8_u8": Case(S8_U8, vias=("mma",)),
 }
 
-judged = test_copy_golden.TestPtxas.judged
 
 #: Each kernel by each set of instructions, and each of these for each of its targets.
 KEPT = [(name, via) for name, case in CASES.items() for via in case.vias]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import itertools
 import re
-import shutil
-import subprocess
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -14,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from kernel_judge import judged
 from numpy.typing import NDArray
 
 import ptxsim
@@ -758,19 +757,6 @@ def test_registers(fragment: Fragment, expected: tuple[str, int]) -> None:
 
 
 # --- ptxas ----------------------------------------------------------------------------------------
-
-
-def judged(text: str, folder: Path) -> str:
-    """What NVIDIA's assembler complains of; empty if of nothing."""
-    ptxas = shutil.which("ptxas")
-    if ptxas is None:
-        pytest.skip("ptxas is not on PATH")
-    path = folder / "kernel.ptx"
-    path.write_text(text)
-    (target,) = re.findall(r"^\.target (\w+)", text, re.MULTILINE)
-    command = [ptxas, f"-arch={target}", "-o", str(folder / "kernel.cubin"), str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return done.stderr if done.returncode else ""
 
 
 ASSEMBLED = [

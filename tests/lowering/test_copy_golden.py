@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
-import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
+from kernel_judge import judged
 from test_copy_upstream import WORKED
 from tile_pairs import WIDTH, Pair, digits, lowered
 
@@ -91,25 +90,10 @@ def test_a_difference_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 class TestPtxas:
     """NVIDIA's assembler takes every file for its target."""
 
-    @staticmethod
-    def judged(text: str, folder: Path) -> str:
-        """What ptxas complains of; empty if of nothing."""
-        ptxas = shutil.which("ptxas")
-        if ptxas is None:
-            pytest.skip("ptxas is not on PATH")
-        path = folder / "kernel.ptx"
-        path.write_text(text)
-        (target,) = re.findall(r"^\.target (\w+)", text, re.MULTILINE)
-        command = [ptxas, f"-arch={target}", "-o", str(folder / "kernel.cubin"), str(path)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if f"'{target}' is not defined" in done.stderr:
-            pytest.skip(f"this ptxas does not know {target}")
-        return done.stderr if done.returncode else ""
-
     @pytest.mark.parametrize("name", PAIRS)
     def test_accepts(self, name: str, tmp_path: Path) -> None:
-        assert self.judged((GOLDEN / f"{name}.ptx").read_text(), tmp_path) == ""
+        assert judged((GOLDEN / f"{name}.ptx").read_text(), tmp_path) == ""
 
     def test_refuses_another_target(self, tmp_path: Path) -> None:
         text = (GOLDEN / "copy_bytes_m16n16.ptx").read_text()
-        assert "m16n16" in self.judged(text.replace("sm_120a", "sm_120"), tmp_path)
+        assert "m16n16" in judged(text.replace("sm_120a", "sm_120"), tmp_path)
