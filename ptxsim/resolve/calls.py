@@ -1,15 +1,96 @@
-"""Whether a call gives what a function takes (PTX ISA 9.1, call; Function Declarations)."""
+"""The operands of a call, and whether they are what a function takes.
+
+PTX ISA 9.1, call; Function Declarations.
+"""
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator, Mapping, Sequence
 
 from ..diagnostics import Span
+from ..syntax import ast
 from ..types import ScalarType
+from .constants import FloatValue, evaluate
 from .declarations import described
-from .typed import CallOperand, FunctionRef, Register, Symbol, TypedFunction
+from .scope import CallTable, Scope
+from .typed import (
+    CallOperand,
+    Constant,
+    FunctionRef,
+    PrototypeRef,
+    Register,
+    Sink,
+    Symbol,
+    TypedFunction,
+)
+from .values import Mismatch, named
 
-__all__ = ["call_fault"]
+__all__ = ["bind_call", "call_fault"]
+
+
+def bind_call(node: ast.Instruction, scope: Scope) -> CallOperand:
+    """Callee, results and arguments, and what an indirect call may reach."""
+    rest = list(node.operands)
+    results: tuple[ast.Operand, ...] = ()
+    if rest and isinstance(rest[0], ast.Group):
+        results = rest[0].elements
+        del rest[0]
+    if not rest or not isinstance(rest[0], ast.Name):
+        raise Mismatch("the function to call is missing", node.span, code="PTX111")
+    callee_node = rest.pop(0)
+    assert isinstance(callee_node, ast.Name)
+    callee = scope.find(callee_node.text)
+    arguments: tuple[ast.Operand, ...] = ()
+    if rest and isinstance(rest[0], ast.Group):
+        arguments = rest[0].elements
+        del rest[0]
+    candidates: tuple[str, ...] | None = None
+    prototype: PrototypeRef | None = None
+    if rest:
+        last = rest.pop(0)
+        table = scope.find(last.text) if isinstance(last, ast.Name) else None
+        if not isinstance(table, CallTable | PrototypeRef):
+            raise Mismatch("a .callprototype or .calltargets name is expected", last.span)
+        if isinstance(table, CallTable):
+            candidates = table.targets
+        else:
+            prototype = table
+    elif isinstance(callee, Register):
+        raise Mismatch(
+            "an indirect call needs a .callprototype or .calltargets name", node.span, code="PTX111"
+        )
+    if rest:
+        raise Mismatch("too many operands for call", node.span, code="PTX105")
+    if not isinstance(callee, FunctionRef | Register):
+        raise Mismatch(f"unknown function '{callee_node.text}'", callee_node.span, code="PTX101")
+    return CallOperand(
+        callee,
+        tuple(_call_item(r, scope, True) for r in results),  # type: ignore[misc]
+        tuple(_call_item(a, scope, False) for a in arguments),  # type: ignore[misc]
+        candidates,
+        prototype,
+    )
+
+
+def _call_item(
+    operand: ast.Operand, scope: Scope, result: bool
+) -> Register | Symbol | Sink | Constant:
+    if isinstance(operand, ast.Name):
+        if operand.text == "_" and result:
+            return Sink()
+        found = named(operand, scope)
+        if isinstance(found, Register | Symbol):
+            return found
+        raise Mismatch(f"'{operand.text}' cannot be passed to a call", operand.span, code="PTX111")
+    value = evaluate(operand)
+    if isinstance(value, FloatValue):
+        bits = value.single_bits
+        if bits is not None:
+            return Constant(bits, 32)
+        return Constant(struct.unpack("<Q", struct.pack("<d", value.value))[0], 64)
+    return Constant(value.value & ((1 << 64) - 1), 64)
+
 
 Formal = Symbol | Register
 

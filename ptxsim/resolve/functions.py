@@ -227,6 +227,8 @@ def _label_key(label: ast.Label) -> str:
 
 
 def _with_labels(i: TypedInstruction, labels: dict[str, int]) -> TypedInstruction:
+    if not i.record.control:
+        return i
     changed: dict[str, OperandValue] = {}
     for name, value in i.operands.items():
         if isinstance(value, LabelRef):

@@ -10,14 +10,45 @@ from ..syntax import ast
 from ..targets import Floor
 from .advice import forms_note, modifier_span, nearest_spelling
 from .calls import call_fault
-from .operands import Mismatch, bind_operands
+from .operands import OperandList
 from .rules import broken_rule, operand_floors
 from .scope import Scope
-from .selectors import detach_selectors
+from .selectors import detach_selectors, has_selectors
 from .state import Body, ModuleState
-from .typed import CallOperand, Register, TypedInstruction
+from .typed import (
+    AddressOperand,
+    CallOperand,
+    Constant,
+    LabelRef,
+    OperandValue,
+    Register,
+    SymbolAddress,
+    TypedInstruction,
+)
+from .values import Mismatch
 
 __all__ = ["Instructions"]
+
+#: What an instruction needs and has not: the words that bring it, and the version or target.
+_Need = tuple[str, str]
+
+#: Operands that break no rule, and operands that need no version or target, if there are no others.
+_REGISTERS_ALONE = {Register}
+_NEED_NOTHING = {Register, Constant, AddressOperand, SymbolAddress, LabelRef}
+
+
+class _Candidate:
+    """A form that the modifiers of an opcode fit, and what follows from these alone."""
+
+    __slots__ = ("form", "m", "need", "operands", "record", "selectors")
+
+    def __init__(self, record: Instruction, form: Form, m: Mods, need: _Need | None) -> None:
+        self.record = record
+        self.form = form
+        self.m = m
+        self.need = need
+        self.operands = OperandList(record, form, m)
+        self.selectors = has_selectors(form)
 
 
 class Instructions:
@@ -26,58 +57,63 @@ class Instructions:
     def __init__(self, state: ModuleState) -> None:
         self.state = state
         self.log = state.log
-        self.known: dict[tuple[str, ...], list[tuple[Instruction, Form, Mods]]] = {}
+        #: by opcode, for the modules whose instructions are alike
+        self.known: dict[tuple[str, ...], tuple[str, list[_Candidate]]] = {}
 
     def add(self, node: ast.Instruction, scope: Scope, body: Body) -> None:
         """Type an instruction and append it to the body, or log why it is not legal."""
-        guard: Register | None = None
-        if node.guard is not None:
-            entity = scope.find(node.guard.register)
-            if isinstance(entity, Register) and entity.type.kind == "p":
-                guard = entity
-            elif entity is None:
-                scope.unknown(node.guard.register, node.guard.span, self.log, "predicate")
-            else:
-                self.log.error(
-                    "PTX106", f"the guard '{node.guard.register}' is not a .pred register",
-                    node.guard.span,
-                )  # fmt: skip
-        chosen = self._choose(node, scope, body)
+        guard = self._guard(node.guard, scope) if node.guard is not None else None
+        known = self.known.get(node.opcode) or self._candidates(node)
+        if known is None:
+            return
+        text, candidates = known
+        chosen = self._choose(node, candidates, scope)
         if chosen is None:
             return
-        record, form, m, operands = chosen
-        call = operands.get("call")
-        if isinstance(call, CallOperand):
-            fault = call_fault(call, self.state.functions, self.state.aliases)
-            if fault is not None:
-                notes = (("declared here", fault[1]),) if fault[1] else ()
-                self.log.error("PTX111", fault[0], node.span, notes=notes)
-                return
+        candidate, operands = chosen
+        record, form = candidate.record, candidate.form
+        if form.unsupported:
+            self._not_modelled(node, body, form.unsupported)
+            return
+        if candidate.operands.is_call and not self._call_fits(operands["call"], node.span):
+            return
         if guard is not None and body.of_a_call(operands.get("a")):
             self.log.error(
                 "PTX111", f"'{record.name}' of a parameter of a call cannot have a guard", node.span
             )
             return
+        negated = node.guard is not None and node.guard.negated
         body.instructions.append(
             TypedInstruction(
-                record,
-                form,
-                m,
-                operands,
-                guard,
-                bool(node.guard and node.guard.negated),
-                ".".join(node.opcode),
-                node.span,
+                record, form, candidate.m, operands, guard, negated, text, node.span,
                 node.opcode_span,
             )
-        )
+        )  # fmt: skip
 
-    def _candidates(self, node: ast.Instruction) -> list[tuple[Instruction, Form, Mods]] | None:
-        """All forms whose modifiers fit, with a message for the best miss if there is none."""
-        opcode = node.opcode
-        if opcode in self.known:
-            return self.known[opcode]
-        opcode = registry.canonical(opcode)
+    def _guard(self, guard: ast.Guard, scope: Scope) -> Register | None:
+        entity = scope.find(guard.register)
+        if isinstance(entity, Register) and entity.type.kind == "p":
+            return entity
+        if entity is None:
+            scope.unknown(guard.register, guard.span, self.log, "predicate")
+        else:
+            self.log.error(
+                "PTX106", f"the guard '{guard.register}' is not a .pred register", guard.span
+            )
+        return None
+
+    def _call_fits(self, call: OperandValue, span: Span) -> bool:
+        assert isinstance(call, CallOperand)
+        fault = call_fault(call, self.state.functions, self.state.aliases)
+        if fault is None:
+            return True
+        notes = (("declared here", fault[1]),) if fault[1] else ()
+        self.log.error("PTX111", fault[0], span, notes=notes)
+        return False
+
+    def _candidates(self, node: ast.Instruction) -> tuple[str, list[_Candidate]] | None:
+        """The text and all forms that the modifiers fit, or a message for the best miss."""
+        opcode = registry.canonical(node.opcode)
         name = registry.mnemonic(opcode)
         if name is None:
             names = registry.names()
@@ -89,7 +125,7 @@ class Instructions:
             )  # fmt: skip
             return None
         words = opcode[name.count(".") + 1 :]
-        found: list[tuple[Instruction, Form, Mods]] = []
+        found: list[_Candidate] = []
         best: FormMismatch | None = None
         for record in registry[name]:
             for form in record.forms:
@@ -101,7 +137,7 @@ class Instructions:
                     continue
                 reason = record.check(m)
                 if reason is None:
-                    found.append((record, form, m))
+                    found.append(self._candidate(record, form, m))
                 else:
                     best = FormMismatch(reason, 99)
         if not found:
@@ -115,75 +151,97 @@ class Instructions:
                 notes=((forms_note(name, words, None), None),),
             )
             return None
-        self.known[node.opcode] = found
-        return found
+        self.known[node.opcode] = known = ".".join(node.opcode), found
+        return known
 
-    def _choose(self, node: ast.Instruction, scope: Scope, body: Body):  # type: ignore[no-untyped-def]
-        candidates = self._candidates(node)
-        if candidates is None:
-            return None
-        best: Mismatch | None = None
-        floor_problem = None
-        for record, form, words in candidates:
-            m, plain = detach_selectors(form, words, node)
-            try:
-                operands = bind_operands(record, form, m, plain, scope)
-            except Mismatch as error:
-                if best is None or error.score > best.score:
-                    best = error
-                continue
-            problem = self._floor(record, form, m) or self._unmet(
-                record, operand_floors(form, operands, self.state.independent_textures)
-            )
-            if problem is not None:
-                floor_problem = floor_problem or problem
-                continue
-            broken = broken_rule(record, form, m, operands)
-            if broken is not None:
-                best = Mismatch(f"operand {broken[0]}: {broken[1]}", node.span, len(operands))
-                continue
-            if form.unsupported:
-                return self._not_modelled(node, body, form.unsupported)
-            return record, form, m, operands
-        if floor_problem is not None:
-            what, needs = floor_problem
-            self.log.error(
-                "PTX107",
-                f"{what} needs {needs}; this module has PTX ISA version"
-                f" {self.state.version[0]}.{self.state.version[1]} and target {self.state.target}",
-                node.opcode_span,
-                notes=(
-                    ("the target is set here", self.state.target_span),
-                    ("the PTX ISA version is set here", self.state.version_span),
-                ),
-            )
-            return None
-        assert best is not None
-        text = best.message if best.code == "PTX105" else f"{'.'.join(node.opcode)}: {best.message}"
-        forms: tuple[tuple[str, Span | None], ...] = ()
-        if best.code in ("PTX105", "PTX106"):
-            record, _, m = candidates[0]
-            given = [word for word in m.values() if word]
-            forms = ((forms_note(record.name, given, len(node.operands)), None),)
-        self.log.error(best.code, text, best.span, best.help, forms)
-        return None
-
-    def _floor(self, record: Instruction, form: Form, m: Mods) -> tuple[str, str] | None:
+    def _candidate(self, record: Instruction, form: Form, m: Mods) -> _Candidate:
         checks = [("", record.floor), *form.floors(m)]
         combined = record.combined_floor(m)
         if combined is not None:
             checks.append(combined)
-        return self._unmet(record, ((f".{word}" if word else "", f) for word, f in checks))
+        need = self._need(record, ((f".{word}" if word else "", f) for word, f in checks))
+        return _Candidate(record, form, m, need)
 
-    def _unmet(
-        self, record: Instruction, floors: Iterable[tuple[str, Floor]]
-    ) -> tuple[str, str] | None:
+    def _need(self, record: Instruction, floors: Iterable[tuple[str, Floor]]) -> _Need | None:
         """The first floor that version and target do not meet: what has it, and what it needs."""
         for what, floor in floors:
             needs = floor.unmet(self.state.version, self.state.target)
             if needs:
                 return (f"'{record.name}'" if not what else f"'{record.name}' with {what}"), needs
         return None
+
+    def _choose(
+        self, node: ast.Instruction, candidates: list[_Candidate], scope: Scope
+    ) -> tuple[_Candidate, dict[str, OperandValue]] | None:
+        """The first candidate that takes the operands, or a message for the best miss."""
+        best: Mismatch | None = None
+        need: _Need | None = None
+        for candidate in candidates:
+            plain = node
+            if candidate.selectors:
+                candidate, plain = self._detached(candidate, node)
+            try:
+                operands = candidate.operands.bind(plain, scope)
+            except Mismatch as error:
+                if best is None or error.score > best.score:
+                    best = error
+                continue
+            kinds = {v.__class__ for v in operands.values()}
+            needed = candidate.need
+            if needed is None and (candidate.operands.has_parts or not kinds <= _NEED_NOTHING):
+                needed = self._operand_need(candidate, operands)
+            if needed is not None:
+                need = need or needed
+                continue
+            if kinds <= _REGISTERS_ALONE:
+                return candidate, operands
+            broken = broken_rule(candidate.record, candidate.form, candidate.m, operands)
+            if broken is None:
+                return candidate, operands
+            best = Mismatch(f"operand {broken[0]}: {broken[1]}", node.span, len(operands))
+        if need is not None:
+            self._too_low(need, node)
+        else:
+            assert best is not None
+            self._misfit(best, candidates[0], node)
+        return None
+
+    def _detached(
+        self, candidate: _Candidate, node: ast.Instruction
+    ) -> tuple[_Candidate, ast.Instruction]:
+        """The operands without selectors and signs, which are modifiers of a candidate."""
+        m, plain = detach_selectors(candidate.form, candidate.m, node)
+        if plain is node:
+            return candidate, node
+        return _Candidate(candidate.record, candidate.form, m, candidate.need), plain
+
+    def _operand_need(
+        self, candidate: _Candidate, operands: dict[str, OperandValue]
+    ) -> _Need | None:
+        floors = operand_floors(candidate.form, operands, self.state.independent_textures)
+        return self._need(candidate.record, floors)
+
+    def _too_low(self, need: _Need, node: ast.Instruction) -> None:
+        what, needs = need
+        state = self.state
+        self.log.error(
+            "PTX107",
+            f"{what} needs {needs}; this module has PTX ISA version"
+            f" {state.version[0]}.{state.version[1]} and target {state.target}",
+            node.opcode_span,
+            notes=(
+                ("the target is set here", state.target_span),
+                ("the PTX ISA version is set here", state.version_span),
+            ),
+        )
+
+    def _misfit(self, best: Mismatch, candidate: _Candidate, node: ast.Instruction) -> None:
+        text = best.message if best.code == "PTX105" else f"{'.'.join(node.opcode)}: {best.message}"
+        forms: tuple[tuple[str, Span | None], ...] = ()
+        if best.code in ("PTX105", "PTX106"):
+            given = [word for word in candidate.m.values() if word]
+            forms = ((forms_note(candidate.record.name, given, len(node.operands)), None),)
+        self.log.error(best.code, text, best.span, best.help, forms)
 
     def _not_modelled(self, node: ast.Instruction, body: Body, reason: str) -> None:
         d = Diagnostic("PTX400", reason, node.opcode_span)
@@ -197,4 +255,3 @@ class Instructions:
                 node.opcode_span,
             )
         )  # fmt: skip
-        return

@@ -126,10 +126,15 @@ class Variables:
     def _names(self, v: ast.Variable) -> list[ast.Variable]:
         if v.count is None:
             return [v]
-        if not 0 < v.count <= MAX_REGISTERS:
-            self.log.error("PTX109", f"'{v.name}<{v.count}>' declares no sensible number", v.span)
-            return []
-        return [replace(v, name=f"{v.name}{n}", count=None) for n in range(v.count)]
+        return [replace(v, name=f"{v.name}{n}", count=None) for n in range(self._range(v))]
+
+    def _range(self, v: ast.Variable) -> int:
+        """How many names ``name<count>`` stands for."""
+        assert v.count is not None
+        if 0 < v.count <= MAX_REGISTERS:
+            return v.count
+        self.log.error("PTX109", f"'{v.name}<{v.count}>' declares no sensible number", v.span)
+        return 0
 
     def of_module(self, d: ast.VariableDeclaration) -> None:
         """Declare variables outside of functions."""
@@ -198,10 +203,10 @@ class Variables:
         type_ = self.type_of(d.type, d.span)
         for v in d.variables:
             self.state.report(variable_faults(d, v, type_, True, self.state.independent_textures))
+            if d.space == "reg":
+                self._registers(d, v, type_, scope, body)
+                continue
             for one in self._names(v):
-                if d.space == "reg":
-                    self._register(d, one, type_, scope, body)
-                    continue
                 symbol = self._symbol(d, one, type_)
                 if d.space in ("local", "param"):
                     symbol = body.frame.place(symbol)
@@ -216,7 +221,7 @@ class Variables:
                     self._keep_variable(symbol)
                 scope.declare(one.name, symbol, one.span, self.log)
 
-    def _register(
+    def _registers(
         self,
         d: ast.VariableDeclaration,
         v: ast.Variable,
@@ -224,20 +229,27 @@ class Variables:
         scope: Scope,
         body: Body,
     ) -> None:
-        if len(body.registers) >= MAX_REGISTERS:
-            self.log.error("PTX109", "too many registers in one function", v.span)
-            return
-        if d.vector:
-            elements = []
-            for component in "xyzw"[: d.vector]:
-                register = Register(f"{v.name}.{component}", len(body.registers), type_)
-                body.registers.append(register)
-                elements.append(register)
-            scope.declare(v.name, VectorRegister(v.name, tuple(elements)), v.span, self.log)
-            return
-        register = Register(v.name, len(body.registers), type_)
-        body.registers.append(register)
-        scope.declare(v.name, register, v.span, self.log)
+        """One register, or those of a range ``name<count>``."""
+        names = [v.name]
+        if v.count is not None:
+            names = [f"{v.name}{n}" for n in range(self._range(v))]
+        registers = body.registers
+        for name in names:
+            if len(registers) >= MAX_REGISTERS:
+                self.log.error("PTX109", "too many registers in one function", v.span)
+                return
+            if not d.vector:
+                register = Register(name, len(registers), type_)
+                registers.append(register)
+                scope.declare(name, register, v.span, self.log)
+                continue
+            first = len(registers)
+            elements = [
+                Register(f"{name}.{component}", first + n, type_)
+                for n, component in enumerate("xyzw"[: d.vector])
+            ]
+            registers += elements
+            scope.declare(name, VectorRegister(name, tuple(elements)), v.span, self.log)
 
     def parameter(
         self,
