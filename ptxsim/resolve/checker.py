@@ -44,9 +44,8 @@ class InstructionChecker:
     def variable(self, name: str, space: str, type_: str, count: int, align: int) -> None:
         """Declare a variable or parameter; ``count`` 0 is an array of unknown extent."""
         scalar = SCALAR_TYPES[type_]
-        symbol = Symbol(name, space, scalar, scalar.size * count, align)
-        self._scope.names[name] = symbol
-        self._body.own = (*self._body.own, symbol)
+        role = "input" if space == "param" else ""
+        self._scope.names[name] = Symbol(name, space, scalar, scalar.size * count, align, role=role)
 
     def label(self, name: str) -> None:
         """Declare a label."""

@@ -13,6 +13,7 @@ from .declarations import (
     parameter_faults,
     parameter_limit,
     prototype_fault,
+    prototype_faults,
 )
 from .instructions import Instructions
 from .operands import CARRY_FLAG
@@ -70,11 +71,10 @@ class Functions:
     def _head(self, node: ast.Function, scope: Scope, body: Body) -> TypedFunction:
         """Parameters, results and directives."""
         area = Area() if node.kind == "entry" else body.frame
-        results = tuple(self.variables.parameter(p, area, body, scope) for p in node.results)
-        parameters = tuple(
-            self.variables.parameter(p, area, body, scope, input=True) for p in node.parameters
+        results, parameters = (
+            tuple(self.variables.parameter(p, area, body, scope, role) for p in formals)
+            for formals, role in ((node.results, "result"), (node.parameters, "input"))
         )
-        body.own = (*results, *parameters)
         self.state.report(parameter_faults(node, self.state.independent_textures))
         limit = parameter_limit(self.state.version)
         if node.kind == "entry" and area.size > limit:
@@ -85,15 +85,20 @@ class Functions:
                 f" {area.size}",
                 node.name_span,
             )
-        directives = {}
-        for d in node.directives:
-            values = [v for v in d.values if not isinstance(v, str)]
-            directives[d.name] = tuple(self.variables.count(v, "a value", d.span) for v in values)
+        directives = self._values(node.directives)
         self.state.report(directive_faults(node, directives, self.state.version, self.state.target))
         return TypedFunction(
             node.name, node.kind, results, parameters, (), None, {}, 0, area.size, directives,
             node.name_span,
         )  # fmt: skip
+
+    def _values(self, directives: tuple[ast.FunctionDirective, ...]) -> dict[str, tuple[int, ...]]:
+        """The values of directives by their names."""
+        values: dict[str, tuple[int, ...]] = {}
+        for d in directives:
+            given = [v for v in d.values if not isinstance(v, str)]
+            values[d.name] = tuple(self.variables.count(v, "a value", d.span) for v in given)
+        return values
 
     def _with_body(
         self, function: TypedFunction, node: ast.Function, scope: Scope, body: Body
@@ -199,6 +204,8 @@ class Functions:
             tuple(self.variables.parameter(p, area, body, None) for p in ps)
             for ps in (s.results, s.parameters)
         )
+        values = self._values(s.directives)
+        self.state.report(prototype_faults(s, values, self.state.version, self.state.target))
         return PrototypeRef(s.label, results, parameters)
 
     def _branch_targets(self, s: ast.BranchTargets, scope: Scope) -> None:

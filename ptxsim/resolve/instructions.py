@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..diagnostics import Diagnostic, Span, did_you_mean
+from ..diagnostics import Diagnostic, did_you_mean
 from ..isa.record import STAND_IN, Form, FormMismatch, Instruction, Mods, registry
 from ..syntax import ast
 from ..targets import Floor
 from .advice import forms_note, modifier_span, nearest_spelling
-from .calls import call_fault
+from .calls import bind_call
 from .operands import OperandList
 from .rules import broken_rule, operand_floors
 from .scope import Scope
@@ -17,11 +17,11 @@ from .selectors import detach_selectors, has_selectors
 from .state import Body, ModuleState
 from .typed import (
     AddressOperand,
-    CallOperand,
     Constant,
     LabelRef,
     OperandValue,
     Register,
+    Symbol,
     SymbolAddress,
     TypedInstruction,
 )
@@ -75,9 +75,7 @@ class Instructions:
         if form.unsupported:
             self._not_modelled(node, body, form.unsupported)
             return
-        if candidate.operands.is_call and not self._call_fits(operands["call"], node.span):
-            return
-        if guard is not None and body.of_a_call(operands.get("a")):
+        if guard is not None and _is_of_a_call(operands.get("a")):
             self.log.error(
                 "PTX111", f"'{record.name}' of a parameter of a call cannot have a guard", node.span
             )
@@ -101,15 +99,6 @@ class Instructions:
                 "PTX106", f"the guard '{guard.register}' is not a .pred register", guard.span
             )
         return None
-
-    def _call_fits(self, call: OperandValue, span: Span) -> bool:
-        assert isinstance(call, CallOperand)
-        fault = call_fault(call, self.state.functions, self.state.aliases)
-        if fault is None:
-            return True
-        notes = (("declared here", fault[1]),) if fault[1] else ()
-        self.log.error("PTX111", fault[0], span, notes=notes)
-        return False
 
     def _candidates(self, node: ast.Instruction) -> tuple[str, list[_Candidate]] | None:
         """The text and all forms that the modifiers fit, or a message for the best miss."""
@@ -181,7 +170,7 @@ class Instructions:
             if candidate.selectors:
                 candidate, plain = self._detached(candidate, node)
             try:
-                operands = candidate.operands.bind(plain, scope)
+                operands = self._bound(candidate, plain, scope)
             except Mismatch as error:
                 if best is None or error.score > best.score:
                     best = error
@@ -205,6 +194,13 @@ class Instructions:
             assert best is not None
             self._misfit(best, candidates[0], node)
         return None
+
+    def _bound(
+        self, candidate: _Candidate, node: ast.Instruction, scope: Scope
+    ) -> dict[str, OperandValue]:
+        if not candidate.operands.is_call:
+            return candidate.operands.bind(node, scope)
+        return {"call": bind_call(node, scope, self.state.functions, self.state.aliases)}
 
     def _detached(
         self, candidate: _Candidate, node: ast.Instruction
@@ -236,12 +232,14 @@ class Instructions:
         )
 
     def _misfit(self, best: Mismatch, candidate: _Candidate, node: ast.Instruction) -> None:
-        text = best.message if best.code == "PTX105" else f"{'.'.join(node.opcode)}: {best.message}"
-        forms: tuple[tuple[str, Span | None], ...] = ()
+        text = best.message
+        if best.code not in ("PTX105", "PTX111"):
+            text = f"{'.'.join(node.opcode)}: {text}"
+        notes = best.notes
         if best.code in ("PTX105", "PTX106"):
             given = [word for word in candidate.m.values() if word]
-            forms = ((forms_note(candidate.record.name, given, len(node.operands)), None),)
-        self.log.error(best.code, text, best.span, best.help, forms)
+            notes = ((forms_note(candidate.record.name, given, len(node.operands)), None),)
+        self.log.error(best.code, text, best.span, best.help, notes)
 
     def _not_modelled(self, node: ast.Instruction, body: Body, reason: str) -> None:
         d = Diagnostic("PTX400", reason, node.opcode_span)
@@ -255,3 +253,10 @@ class Instructions:
                 node.opcode_span,
             )
         )  # fmt: skip
+
+
+def _is_of_a_call(address: object) -> bool:
+    """Whether an address is that of a parameter or result of a call."""
+    if not isinstance(address, AddressOperand) or not isinstance(address.base, Symbol):
+        return False
+    return address.base.space == "param" and not address.base.role

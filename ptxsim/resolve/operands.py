@@ -9,7 +9,6 @@ from ..isa.record import Form, Instruction, Mods, OperandSpec
 from ..syntax import ast
 from ..types import SCALAR_TYPES, ScalarType
 from .addresses import address, address_part, check_pointer
-from .calls import bind_call
 from .constants import ConstantError
 from .scope import Scope
 from .typed import LabelRef, LabelTable, OperandValue, PredicatePair, Register, RegisterGroup, Sink
@@ -64,8 +63,6 @@ class OperandList:
 
     def bind(self, node: ast.Instruction, scope: Scope) -> dict[str, OperandValue]:
         """Typed operands by name, or :class:`Mismatch` for the first that does not fit."""
-        if self.is_call:
-            return {"call": bind_call(node, scope)}
         given = node.operands
         places = self._places
         if len(given) != len(places):

@@ -9,7 +9,7 @@ from ..diagnostics import Diagnostic, Source, Span
 from ..targets import Target
 from .declarations import Fault
 from .scope import Log, Scope
-from .typed import AddressOperand, Register, Symbol, TypedFunction, TypedInstruction
+from .typed import Register, Symbol, TypedFunction, TypedInstruction
 
 __all__ = ["MAX_REGISTERS", "Area", "Body", "ModuleState"]
 
@@ -44,15 +44,6 @@ class Body:
     instructions: list[TypedInstruction] = field(default_factory=list)
     unsupported: dict[int, Diagnostic] = field(default_factory=dict)
     labels: dict[str, int] = field(default_factory=dict)
-    #: the function's own parameters and results; other .param variables are those of calls
-    own: tuple[object, ...] = ()
-
-    def of_a_call(self, address: object) -> bool:
-        """Whether an address is that of a parameter or result of a call."""
-        if not isinstance(address, AddressOperand) or not isinstance(address.base, Symbol):
-            return False
-        symbol = address.base
-        return symbol.space == "param" and all(symbol is not own for own in self.own)
 
 
 class ModuleState:

@@ -30,7 +30,7 @@ from .typed import (
     SymbolAddress,
 )
 
-__all__ = ["Mismatch", "group", "immediate", "integer", "named", "value"]
+__all__ = ["Mismatch", "group", "immediate", "integer", "named", "single_bits", "value"]
 
 _COMPONENTS = {"x": 0, "y": 1, "z": 2, "w": 3, "r": 0, "g": 1, "b": 2, "a": 3}
 
@@ -48,6 +48,7 @@ class Mismatch(Exception):
         score: float = 0,
         code: str = "PTX106",
         help: str | None = None,
+        notes: tuple[tuple[str, Span | None], ...] = (),
     ) -> None:
         super().__init__(message)
         self.message = message
@@ -55,6 +56,7 @@ class Mismatch(Exception):
         self.score = score
         self.code = code
         self.help = help
+        self.notes = notes
 
 
 def value(spec: OperandSpec, type_: ScalarType, operand: ast.Operand, scope: Scope) -> OperandValue:
@@ -363,10 +365,10 @@ def immediate(type_: ScalarType, operand: ast.Operand) -> Constant:
         raise Mismatch(f"a {found} constant is not legal for a {type_} operand", operand.span)
     if type_.bits == 64:
         return Constant(struct.unpack("<Q", struct.pack("<d", value.value))[0], 64)
-    return Constant(_single_bits(value), 32)
+    return Constant(single_bits(value), 32)
 
 
-def _single_bits(value: FloatValue) -> int:
+def single_bits(value: FloatValue) -> int:
     """The constant as an f32 pattern, rounded to nearest even."""
     if value.single_bits is not None:
         return value.single_bits

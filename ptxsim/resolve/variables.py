@@ -120,6 +120,7 @@ class Variables:
             relocations=relocations,
             external="extern" in d.linkage,
             count=count,
+            nested=len(v.extents) > 1,
             span=v.span,
         )
 
@@ -257,7 +258,7 @@ class Variables:
         area: Area,
         body: Body,
         scope: Scope | None,
-        input: bool = False,
+        role: str = "",
     ) -> Symbol | Register:
         """Declare a formal parameter or result; without a scope it is that of a prototype."""
         type_ = self.type_of(p.type, p.span)
@@ -279,7 +280,7 @@ class Variables:
                 size,
                 self._alignment(p.align, type_.size * (p.vector or 1), p.span),
                 pointer=p.pointer,
-                input=input,
+                role=role,
                 count=count,
                 span=p.span,
             )
