@@ -236,6 +236,16 @@ def test_a_constant_in_place_of_a_result_stays() -> None:
     assert out.tolist() == [1]
 
 
+def test_a_call_that_reaches_an_entry_is_found_when_it_runs() -> None:
+    """It assembles, but an entry is called by the host alone (PTX ISA, call)."""
+    text = """.version 8.3 .target sm_90 .address_size 64
+    .visible .entry e() { ret; }
+    .visible .entry k() { .reg .b64 %a; mov.u64 %a, e;
+    t: .calltargets e; call %a, t; ret; }"""
+    report = ptxsim.assemble(text).kernel("k").launch(grid=1, block=1, args=[])
+    assert [f.class_ for f in report.findings] == ["bad-call"]
+
+
 _CALLS = Path(__file__).parents[1] / "data" / "verdicts" / "calls.tsv.gz"
 
 _SUM = "the address of a variable with an offset, which ptxas takes for a constant"
