@@ -114,6 +114,7 @@ class Instructions:
             )  # fmt: skip
             return None
         words = opcode[name.count(".") + 1 :]
+        text = ".".join(node.opcode)
         found: list[_Candidate] = []
         best: FormMismatch | None = None
         for record in registry[name]:
@@ -126,7 +127,7 @@ class Instructions:
                     continue
                 reason = record.check(m)
                 if reason is None:
-                    found.append(self._candidate(record, form, m))
+                    found.append(self._candidate(record, form, m, text))
                 else:
                     best = FormMismatch(reason, 99)
         if not found:
@@ -140,23 +141,22 @@ class Instructions:
                 notes=((forms_note(name, words, None), None),),
             )
             return None
-        self.known[node.opcode] = known = ".".join(node.opcode), found
+        self.known[node.opcode] = known = text, found
         return known
 
-    def _candidate(self, record: Instruction, form: Form, m: Mods) -> _Candidate:
-        checks = [("", record.floor), *form.floors(m)]
+    def _candidate(self, record: Instruction, form: Form, m: Mods, text: str) -> _Candidate:
+        checks = [(f"'{record.name}'", record.floor)]
         combined = record.combined_floor(m)
-        if combined is not None:
-            checks.append(combined)
-        need = self._need(record, ((f".{word}" if word else "", f) for word, f in checks))
-        return _Candidate(record, form, m, need)
+        for word, floor in (*form.floors(m), *((combined,) if combined is not None else ())):
+            checks.append((f"'{record.name}' with .{word}" if word else f"'{text}'", floor))
+        return _Candidate(record, form, m, self._need(checks))
 
-    def _need(self, record: Instruction, floors: Iterable[tuple[str, Floor]]) -> _Need | None:
+    def _need(self, floors: Iterable[tuple[str, Floor]]) -> _Need | None:
         """The first floor that version and target do not meet: what has it, and what it needs."""
         for what, floor in floors:
             needs = floor.unmet(self.state.version, self.state.target)
             if needs:
-                return (f"'{record.name}'" if not what else f"'{record.name}' with {what}"), needs
+                return what, needs
         return None
 
     def _choose(
@@ -187,7 +187,8 @@ class Instructions:
             broken = broken_rule(candidate.record, candidate.form, candidate.m, operands)
             if broken is None:
                 return candidate, operands
-            best = Mismatch(f"operand {broken[0]}: {broken[1]}", node.span, len(operands))
+            at = candidate.operands.span_of(broken[0], plain)
+            best = Mismatch(f"operand {broken[0]}: {broken[1]}", at, len(operands))
         if need is not None:
             self._too_low(need, node)
         else:
@@ -215,7 +216,8 @@ class Instructions:
         self, candidate: _Candidate, operands: dict[str, OperandValue]
     ) -> _Need | None:
         floors = operand_floors(candidate.form, operands, self.state.independent_textures)
-        return self._need(candidate.record, floors)
+        name = candidate.record.name
+        return self._need((f"'{name}' with {what}", floor) for what, floor in floors)
 
     def _too_low(self, need: _Need, node: ast.Instruction) -> None:
         what, needs = need

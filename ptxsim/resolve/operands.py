@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ..diagnostics import did_you_mean
+from ..diagnostics import Span, did_you_mean
 from ..isa.record import Form, Instruction, Mods, OperandSpec
 from ..syntax import ast
 from ..types import SCALAR_TYPES, ScalarType
@@ -87,16 +87,34 @@ class OperandList:
             out[name] = flag
         return out
 
+    def span_of(self, name: str, node: ast.Instruction) -> Span:
+        """Where an operand stands: ``c``, or an element of a group, ``c[1]``."""
+        name, _, index = name.rstrip("]").partition("[")
+        for place, operand in zip(self._present(node), node.operands, strict=True):
+            pairs = [(place, operand)]
+            if place.parts and isinstance(operand, ast.Address):
+                pairs = list(zip(place.parts, operand.parts, strict=False))
+            for part, given in pairs:
+                if part.spec.name != name:
+                    continue
+                if index and isinstance(given, ast.Vector):
+                    return given.elements[int(index)].span
+                return given.span
+        return node.span
+
     def _present(self, node: ast.Instruction) -> tuple[_Place, ...]:
         """The places of operands that are given; of the optional ones the first are left out."""
         given, places, required = len(node.operands), self._places, self._required
         if not required <= given <= len(places):
             wanted = str(required) if required == len(places) else f"{required} to {len(places)}"
-            names = ", ".join(p.spec.name for p in places)
+            many = "operand" if wanted == "1" else "operands"
+            names = f" ({', '.join(p.spec.name for p in places)})" if places else ""
+            surplus = node.operands[len(places) :]
             raise Mismatch(
-                f"'{'.'.join(node.opcode)}' takes {wanted} operands ({names}), {given} given",
-                node.span,
-                code="PTX105",
+                f"'{'.'.join(node.opcode)}' takes {wanted} {many}{names}, {given} given",
+                surplus[0].span.to(surplus[-1].span) if surplus else node.opcode_span,
+                -1,  # a form with as many operands is more likely meant
+                "PTX105",
             )
         optional = [p for p in places if p.spec.optional]
         left_out = optional[: len(places) - given]

@@ -63,7 +63,9 @@ def broken_rule(
         elif isinstance(value, FunctionRef) and _names_space(record, m):
             reason = f"'{value.name}' is a function, which is in no state space"
         elif isinstance(value, RegisterGroup):
-            reason = _elements(record, m, name, value)
+            broken = _elements(record, m, name, value)
+            if broken is not None:
+                return broken
         if reason is not None:
             return name, reason
     return None
@@ -99,19 +101,22 @@ def _is_reference(form: Form, name: str) -> bool:
     )
 
 
-def _elements(record: Instruction, m: Mods, name: str, group: RegisterGroup) -> str | None:
+def _elements(
+    record: Instruction, m: Mods, name: str, group: RegisterGroup
+) -> tuple[str, str] | None:
     """Constants in a brace group are checked as operands ``name[0]``, ``name[1]``, ..."""
     if name in _NOT_CONSTANT.get(record.name, ()) and all(
         isinstance(e, Constant) and e.width == 32 for e in group.elements
     ):
-        return "a fragment is not made of constants alone"
+        return name, "a fragment is not made of constants alone"
     for index, element in enumerate(group.elements):
+        at = f"{name}[{index}]"
         if isinstance(element, Constant):
-            reason = record.check_constant(f"{name}[{index}]", element.bits, m)
+            reason = record.check_constant(at, element.bits, m)
             if reason is not None:
-                return reason
+                return at, reason
         if isinstance(element, SpecialRegister) and record.name != "mov":
-            return f"special register '%{element.name}' is only legal in mov; copy it first"
+            return at, f"special register '%{element.name}' is only legal in mov; copy it first"
     return None
 
 

@@ -82,7 +82,7 @@ class Variables:
             return natural
         align = self.count(node, "an alignment", span)
         if align <= 0 or align & (align - 1):
-            self.log.error("PTX109", f".align {align} is not a power of two", span)
+            self.log.error("PTX109", f".align {align} is not a power of two", node.span)
             return natural
         return align
 
