@@ -74,6 +74,12 @@ def value(spec: OperandSpec, type_: ScalarType, operand: ast.Operand, scope: Sco
             if spec.constant:
                 raise Mismatch(f"operand {spec.name} must be a constant", operand.span)
             _check_register(spec, type_, found, operand.span)
+            if spec.untyped and found.type.kind != "b":
+                raise Mismatch(
+                    f"operand {spec.name} is a register declared .b{type_.bits}, '{found.name}' is"
+                    f" {found.type}",
+                    operand.span,
+                )
             return found
         if spec.written:
             raise Mismatch(f"'{name}' is not a register and cannot be written", operand.span)
@@ -118,6 +124,8 @@ def value(spec: OperandSpec, type_: ScalarType, operand: ast.Operand, scope: Sco
         raise Mismatch(f"{what} is not legal as operand {spec.name}", operand.span)
     if spec.written:
         raise Mismatch(f"operand {spec.name} is a destination; a constant is not", operand.span)
+    if spec.untyped:
+        raise Mismatch(f"operand {spec.name} is a register, not a constant", operand.span)
     return immediate(type_, operand)
 
 
@@ -321,10 +329,10 @@ def _joined(type_: ScalarType, elements: tuple[ast.Operand, ...], scope: Scope) 
                     element.span,
                 )
             name = register.type.name
-        elif isinstance(element, ast.IntLiteral):
-            name = "s0"
         else:
-            continue
+            name = _kind_of_constant(element, type_)
+            if not name:
+                continue
         if names and not _may_neighbour(names[-1], name):
             raise Mismatch(
                 "this element and the one before it differ: one is float, the other is not",
@@ -335,6 +343,15 @@ def _joined(type_: ScalarType, elements: tuple[ast.Operand, ...], scope: Scope) 
     if len(set(names)) < 2 or first is None or first.type.bits != type_.bits or type_.kind == "p":
         return type_
     return SCALAR_TYPES[f"b{type_.bits}"]
+
+
+def _kind_of_constant(node: ast.Operand, type_: ScalarType) -> str:
+    """The type that a constant counts for beside registers, empty for what is no constant."""
+    try:
+        value = evaluate(node)
+    except ConstantError:
+        return ""
+    return "s0" if isinstance(value, IntValue) else f"f{type_.bits}"
 
 
 def _is_float(node: ast.Operand) -> bool:

@@ -44,7 +44,7 @@ DIFFERENCES = {
     r"^testp\.f(32|64) ": "ptxas does not ask for the test",
     r"_group\.\w+": "ptxas ignores modifiers there",
     r"\.((not|in|sub)?(normal|number|finite)|notanumber)\b": "and the words of testp elsewhere",
-    r"\.((global|box)_dim|rank|\w+_stride|\w+_mode|elemtype|interleave_layout)\b": (
+    r"\.((global|box)_dim|global_address|rank|\w+_stride|\w+_mode|elemtype|interleave_layout)\b": (
         "and the fields of tensor maps elsewhere"
     ),
     r"^cvt\.pack": "ptxas does not check all registers of the narrow forms",
