@@ -57,7 +57,7 @@ class Instructions:
     def __init__(self, state: ModuleState) -> None:
         self.state = state
         self.log = state.log
-        #: by opcode, for the modules whose instructions are alike
+        #: by opcode: the instructions of a module are much alike
         self.known: dict[tuple[str, ...], tuple[str, list[_Candidate]]] = {}
 
     def add(self, node: ast.Instruction, scope: Scope, body: Body) -> None:
