@@ -103,14 +103,20 @@ class Floor:
         A family target ``100f`` is met by sm_100f, sm_100a and the later members of its family
         (sm_103a, sm_103f); PTX ISA, Target directive.
         """
+        above = self._target_above(target)
         if version < self.version:
-            return f"PTX ISA version {self.version[0]}.{self.version[1]} or later"
+            later = f"PTX ISA version {self.version[0]}.{self.version[1]} or later"
+            return f"{later} and {above}" if above else later
         if self.until is not None and version > self.until and target.number >= self.until_sm:
             below = f"a target below sm_{self.until_sm}"
             if self.until == (0, 0):
                 return below
             older = f"PTX ISA version {self.until[0]}.{self.until[1]} or earlier"
             return f"{older}, or {below}" if self.until_sm else older
+        return above
+
+    def _target_above(self, target: Target) -> str | None:
+        """The targets that have it, or None if this is one of them."""
         if self.only and any(_meets(word, target) for word in self.only):
             return None
         if self.only and not self.sm:

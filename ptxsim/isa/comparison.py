@@ -125,11 +125,21 @@ def _setp_forms() -> tuple[Form, ...]:
 _HALVES = (np.uint32(0xFFFF), np.uint32(0xFFFF0000))
 
 
+def _no_constant_beside_bf16(name: str, m: Mods) -> str | None:
+    """The predicate that is combined may be a constant, but not beside .bf16 (measured)."""
+    if name == "c" and m.type.startswith("bf16"):
+        return f"a predicate register is expected beside .{m.type}"
+    return None
+
+
 @instruction("setp", isa=_SECTION + "setp")
 class Setp(_Setp):
     """Compare and set predicates: p = t op c, q = (not t) op c."""
 
     forms = _setp_forms()
+
+    def check_constant(self, name: str, value: int, m: Mods) -> str | None:
+        return _no_constant_beside_bf16(name, m)
 
 
 @instruction("setp", isa="Half Precision Comparison Instructions: setp")
@@ -145,6 +155,9 @@ class SetpPacked(Pure):
         for tail in ("", ", !c.pred")
         for types, floor in (("ftz? type:{f16x2}", "4.2+sm_53"), ("type:{bf16x2}", "7.8+sm_90"))
     )
+
+    def check_constant(self, name: str, value: int, m: Mods) -> str | None:
+        return _no_constant_beside_bf16(name, m)
 
     def evaluate(self, m: Mods) -> Callable[..., Any]:
         combine = _COMBINE.get(m.bool)
@@ -203,6 +216,8 @@ class Set(Pure):
             return ".ftz needs f32 or f16 sources"
         if m.ftz and m.dtype == "bf16":
             return ".ftz is not legal with a result of .bf16"
+        if (m.dtype, m.type) == ("f16", "bf16"):
+            return "a comparison of .bf16 has no result of .f16"
         return None
 
     def evaluate(self, m: Mods) -> Callable[..., Any]:

@@ -154,7 +154,7 @@ class CvtPackPair(Pure):
         ),
         Form("rnd:{rz rp} satfinite? dtype:{ue8m0x2} atype:{f32}", _TWO, floor=f"8.6+{_NARROW}"),
         Form(
-            "rnd:{rs} relu? satfinite? dtype:{f16x2 bf16x2} atype:{f32}", _TWO + ", r.b32",
+            "rnd:{rs} relu? satfinite? dtype:{f16x2 bf16x2} atype:{f32}", _TWO + ", 'r.b32",
             floor=_STOCHASTIC,
         ),
     )  # fmt: skip
@@ -179,7 +179,7 @@ class CvtPackQuad(Pure):
     forms = (
         Form(
             "rnd:{rs} relu? satfinite dtype:{e4m3x4 e5m2x4 e2m3x4 e3m2x4 e2m1x4} atype:{f32}",
-            "=^d.dtype, a.atype*4, r.b32",
+            "=^d.dtype, a.atype*4, 'r.b32",
         ),
     )
 

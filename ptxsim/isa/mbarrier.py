@@ -171,6 +171,7 @@ def _arrive_forms(first_sink: str) -> tuple[Form, ...]:
 
     A count without .noComplete came with sm_90.
     """
+    no_complete = f"noComplete sem?:{{release@8.0}} scope?:{{cta}} {_OWN} b64"
     return (
         Form(f"{_RELEASE} {_OWN} b64", "=d.u64, [a]"),
         Form(f"{_RELEASE} {_OWN} b64", "=d.u64, [a], count.u32", floor="7.8+sm_90"),
@@ -178,9 +179,8 @@ def _arrive_forms(first_sink: str) -> tuple[Form, ...]:
         Form(f"{_RELEASE} {_ANY} b64", "@sink, [a], count.u32", floor="7.8+sm_90"),
         Form(f"expect_tx! {_RELEASE} {_OWN} b64", "=d.u64, [a], tx.u32", floor="8.0+sm_90"),
         Form(f"expect_tx! {_RELEASE} {_ANY} b64", "@sink, [a], tx.u32", floor="8.0+sm_90"),
-        Form(
-            f"noComplete sem?:{{release@8.0}} scope?:{{cta}} {_OWN} b64", "=d.u64, [a], count.u32"
-        ),
+        Form(no_complete, "=d.u64, [a], count.u32"),
+        Form(no_complete, "@sink, [a], count.u32", floor=first_sink),
     )
 
 

@@ -24,6 +24,7 @@ Operands, in PTX order, separated by commas:
 * ``^a.type`` a register wider than the type is legal (ld, st, cvt),
 * ``%c.s32*n`` a group that may have two or four elements where fewer count,
 * ``~d.type`` the sink ``_`` is legal, ``#n.u32`` only a constant is legal,
+* ``'r.b32`` only a register that is declared untyped is legal,
 * ``!p.pred`` a predicate that may be negated,
 * ``[a]`` an address, ``@target`` left to the record (labels, functions, lists), ``@sink`` only
   the sink ``_``,
@@ -136,6 +137,7 @@ class OperandSpec:
     relaxed: bool = False
     sink: bool = False
     constant: bool = False
+    untyped: bool = False
     negatable: bool = False
     optional: bool = False
     needs: str = ""
@@ -167,10 +169,12 @@ _SLOT = re.compile(
 )
 
 #: Words that may be given twice, which changes nothing (measured).
-_REPEATABLE = frozenset({"sat", "approx", "cc", "uni", "sync", "NaN", "shiftamt"})
+_REPEATABLE = frozenset(
+    {"sat", "satfinite", "relu", "approx", "cc", "uni", "sync", "NaN", "shiftamt"}
+)
 
 _OPERAND = re.compile(
-    r"(?P<flags>[=+^~#!$%&-]*)(?P<name>\w+)\.(?P<type>\w+)(:(?P<selector>\w+))?"
+    r"(?P<flags>[=+^~#!$%&'-]*)(?P<name>\w+)\.(?P<type>\w+)(:(?P<selector>\w+))?"
     r"(\*(?P<count>\w+))?(?P<pair>\|p(?P<must>!)?(@(?P<floor>[\w.+]+))?)?"
     r"(?P<opt>\?(?P<needs>\w+)?)?$"
 )
@@ -232,6 +236,7 @@ def _parse_operand(text: str) -> OperandSpec:
         relaxed="^" in flags,
         sink="~" in flags,
         constant="#" in flags,
+        untyped="'" in flags,
         negatable="!" in flags,
         optional=bool(found["opt"]) and not found["needs"],
         needs=found["needs"] or "",
@@ -252,10 +257,14 @@ class FormMismatch(Exception):
         self.word = word
 
 
+#: Types of elements in memory and of how they are padded there, which stand in this order.
+_CONTAINERS = frozenset({"b8x16", "b6x16_p32", "b4x16_p64"})
+
+
 @cache
 def _ordered(word: str) -> str:
     """Which words keep their order among themselves: types, state spaces, or (empty) none."""
-    if word in SCALAR_TYPES:
+    if word in SCALAR_TYPES or word in _CONTAINERS:
         return "type"
     return "space" if word.partition("::")[0] in STATE_SPACES else ""
 

@@ -84,7 +84,7 @@ def compile_program(module: TypedModule, entry: str, link: Link) -> Program:
             continue
         routine = _Compiler(function, link, index, origins, counted).run()
         routines[name] = routine
-        if name in link.functions:
+        if name in link.functions and function.kind == "func":  # only the host calls entries
             by_address[link.functions[name]] = routine
     for alias, target in module.aliases.items():
         if target in routines:

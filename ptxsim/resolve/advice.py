@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from difflib import get_close_matches
+import math
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from difflib import SequenceMatcher, get_close_matches
 
 from ..diagnostics import Source, Span
 from ..isa.record import Form, FormMismatch, Instruction, OperandSpec, registry
@@ -13,6 +15,9 @@ __all__ = ["forms_note", "modifier_span", "nearest_spelling", "syntax_line"]
 
 #: Forms that a note shows.
 _SHOWN = 4
+
+#: Modifiers, and characters of one, beyond which no spelling is looked for.
+_MOST, _LONGEST = 24, 48
 
 
 def syntax_line(name: str, form: Form) -> str:
@@ -42,10 +47,10 @@ def _operand(spec: OperandSpec) -> str:
 
 def forms_note(name: str, words: Sequence[str], operands: int | None) -> str:
     """The forms of a mnemonic that are closest to what is written, one per line."""
-    lines: list[tuple[int, int, str]] = []
+    lines: list[tuple[float, int, str]] = []
     for record in registry[name]:
         for form in record.forms:
-            known = sum(any(w in s.domain for s in form.slots) for w in words)
+            known = _nearness(form, words)
             shown = sum(not s.hidden for s in form.operands)
             far = 0 if operands is None else abs(shown - operands)
             lines.append((far - 2 * known, len(lines), syntax_line(name, form)))
@@ -67,38 +72,89 @@ def modifier_span(source: Source, span: Span, opcode: Sequence[str], word: str |
 
 
 def nearest_spelling(name: str, words: Sequence[str]) -> str | None:
-    """An opcode that is legal and one modifier away, the first that is found."""
-    scored = sorted(_forms(name, words), key=lambda found: -found[0])
-    for _, record, form in scored[:_SHOWN]:
-        for changed in _changes(form, tuple(words)):
-            if _legal(record, form, changed):
-                return ".".join((name, *changed))
-    return None
-
-
-def _forms(name: str, words: Sequence[str]) -> Iterator[tuple[int, Instruction, Form]]:
+    """The opcode that is legal and one modifier away, at the least cost."""
+    if len(words) > _MOST or any(len(w) > _LONGEST for w in words):
+        return None  # no slip of a pen
+    best: tuple[float, tuple[str, ...]] | None = None
+    slots = [slot for record in registry[name] for form in record.forms for slot in form.slots]
+    known = {w for slot in slots for w in slot.domain}
     for record in registry[name]:
         for form in record.forms:
-            yield sum(any(w in s.domain for s in form.slots) for w in words), record, form
+            for cost, changed in _changes(form, tuple(words), known):
+                if (best is None or cost < best[0]) and _legal(record, form, changed):
+                    best = cost, changed
+    return None if best is None else ".".join((name, *best[1]))
 
 
-def _changes(form: Form, words: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    """A word added, another in its place, or one left out; those of a form alone."""
-    domains = [w for slot in form.slots for w in slot.domain]
+def _nearness(form: Form, words: Sequence[str]) -> float:
+    """How many of the words a form knows; one that is close to a word of its counts half."""
+    domain = {w for slot in form.slots for w in slot.domain}
+    return sum(1.0 if w in domain else 0.5 * bool(get_close_matches(w, domain, 1)) for w in words)
+
+
+#: What it costs to put two words in order, to add one that is missing, to leave one out, and to
+#: put one in the place of another that does not resemble it; and what is added where another
+#: form of the instruction has the word that goes.
+_SWAP, _ADD, _LEAVE_OUT, _REPLACE, _KNOWN = 0.4, 0.6, 0.7, 0.8, 0.6
+
+
+def _changes(
+    form: Form, words: tuple[str, ...], known: set[str]
+) -> Iterator[tuple[float, tuple[str, ...]]]:
+    """What one change of a form's words makes, with its cost; ``known`` are those of all forms."""
+    for at in range(len(words) - 1):
+        cost = _SWAP + _KNOWN * {words[at], words[at + 1]}.issubset(SCALAR_TYPES)
+        yield cost, (*words[:at], words[at + 1], words[at], *words[at + 2 :])
     missing = [s for s in form.slots if not s.optional and not set(s.domain) & set(words)]
     for slot in missing:
         for word in slot.domain:
             at = next((n for n, w in enumerate(words) if _after(form, slot.name, w)), len(words))
-            yield (*words[:at], word, *words[at:])
+            yield _ADD, (*words[:at], word, *words[at:])
+    domains = list(dict.fromkeys(w for slot in form.slots for w in slot.domain))
+    types = [n for n, w in enumerate(words) if w in SCALAR_TYPES]
+    if types:  # one type too few, though its word stands for another
+        for word in (w for w in domains if w in SCALAR_TYPES):
+            yield _ADD, (*words[: types[-1] + 1], word, *words[types[-1] + 1 :])
     for at, old in enumerate(words):
-        near = get_close_matches(old, domains, n=3)
-        if old in SCALAR_TYPES:
-            near += [w for w in domains if w in SCALAR_TYPES]
-        for word in near:
-            yield (*words[:at], word, *words[at + 1 :])
-        yield (*words[:at], *words[at + 1 :])
-    for at in range(len(words) - 1):
-        yield (*words[:at], words[at + 1], words[at], *words[at + 2 :])
+        more = _KNOWN if old in known else 0.0
+        near = dict.fromkeys((w for slot in missing for w in slot.domain), _REPLACE)
+        near |= {
+            w: 1 - SequenceMatcher(None, old, w).ratio()
+            for w in (*_one_off(old, domains), *get_close_matches(old, domains, n=3))
+        }
+        near |= {w: c for w in domains if (c := _unlikeness(old, w)) is not None}
+        for word, cost in near.items():
+            yield cost + more, (*words[:at], word, *words[at + 1 :])
+        yield _LEAVE_OUT + more, (*words[:at], *words[at + 1 :])
+
+
+def _one_off(word: str, domain: Iterable[str]) -> list[str]:
+    """The words that differ from one in one character."""
+    return [
+        w
+        for w in domain
+        if len(w) == len(word) > 1 and sum(a != b for a, b in zip(w, word, strict=True)) == 1
+    ]
+
+
+_TYPE = re.compile(r"(?P<kind>[a-z]+)(?P<bits>[0-9]{1,4})(?P<rest>\w*)")
+_INTEGER = frozenset("bus")
+
+
+def _unlikeness(a: str, b: str) -> float | None:
+    """How far apart the names of two types are, of which one need not exist: width, then kind.
+
+    >>> _unlikeness("u32", "s32") < _unlikeness("u32", "f32") < _unlikeness("u32", "s16")
+    True
+    """
+    x, y = _TYPE.fullmatch(a), _TYPE.fullmatch(b)
+    if x is None or y is None or b not in SCALAR_TYPES:
+        return None
+    wider = abs(math.log2(max(int(x["bits"]), 1) / int(y["bits"])))
+    kind = 0.0 if x["kind"] == y["kind"] else 0.05
+    if (x["kind"] in _INTEGER) != (y["kind"] in _INTEGER):
+        kind = 0.1
+    return 0.1 + kind + min(0.2, 0.11 * wider) + 0.05 * (x["rest"] != y["rest"])
 
 
 def _after(form: Form, slot: str, word: str) -> bool:

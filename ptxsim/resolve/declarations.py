@@ -25,6 +25,7 @@ __all__ = [
     "parameter_faults",
     "parameter_limit",
     "prototype_fault",
+    "prototype_faults",
     "section_faults",
     "variable_faults",
 ]
@@ -102,6 +103,8 @@ def variable_faults(
         yield Fault(f"'{v.name}' is .extern: its value is set where it is defined", v.span)
     if d.space == "param" and d.vector:
         yield Fault("a .param variable is no vector; declare an array of bytes", d.span)
+    if d.space == "param" and type_.name == "f16x2" and not v.extents:
+        yield Fault(_NO_PAIR, d.span, help="declare it .b32")
     if d.space == "tex":
         yield Fault(".tex ended with PTX ISA 1.5", d.span, help="declare a .global .texref")
     if type_.kind == "p" and (d.space != "reg" or d.vector):
@@ -148,6 +151,7 @@ def _opaque_faults(
         yield Fault(f"a {type_} is initialised by named fields", v.initializer.span, "PTX108")
 
 
+_NO_PAIR = ".f16x2 variables do not lie in .param"
 _NO_SAMPLER = ".samplerref needs the .target option 'texmode_independent'"
 
 # --- functions ------------------------------------------------------------------------------------
@@ -158,16 +162,41 @@ def parameter_limit(version: tuple[int, int]) -> int:
     return 32764 if version >= (8, 1) else 4352
 
 
+def _formal_faults(p: ast.Parameter, kind: str) -> Iterator[Fault]:
+    """A formal parameter or result of an ``entry``, a ``func`` or a prototype."""
+    if p.space not in ("param", "reg"):
+        yield Fault(f"a parameter is in .param or .reg, not in .{p.space}", p.span)
+    if p.space == "param" and p.vector:
+        yield Fault("a .param variable is no vector; pass an array of bytes", p.span)
+    if len(p.extents) > 1:
+        yield Fault("a parameter is an array of one dimension", p.span)
+    if p.pointer and kind != "entry":
+        yield Fault(".ptr describes parameters of an .entry", p.span)
+
+
+def prototype_faults(
+    node: ast.Prototype, values: Directives, version: tuple[int, int], target: Target
+) -> Iterator[Fault]:
+    """What a ``.callprototype`` may not say."""
+    for p in node.results + node.parameters:
+        yield from _formal_faults(p, "prototype")
+    yield from _callee_faults(node, values, version, target)
+
+
 def parameter_faults(node: ast.Function, independent: bool) -> Iterator[Fault]:
     """The formal parameters of a function or entry."""
+    variables = [p for p in node.results if p.space == "param"]
+    if variables and len(node.results) > 1:
+        yield Fault("of several results each is a register", variables[0].span)
     for p in node.results + node.parameters:
         kind = f".{node.kind}"
+        yield from _formal_faults(p, node.kind)
         if p.space == "reg" and node.kind == "entry":
             yield Fault("the parameters of an .entry are .param variables", p.span)
-        if p.space == "param" and p.vector:
-            yield Fault("a .param variable is no vector; pass an array of bytes", p.span)
         if p.space == "param" and p.type == "pred":
             yield Fault(".pred variables live in .reg only", p.span)
+        if p.space == "param" and p.type == "f16x2" and not p.extents:
+            yield Fault(_NO_PAIR, p.span, help="declare it .b32")
         if p.name == "_":
             yield Fault(f"a parameter of a {kind} has a name", p.span)
         if p.type in ("texref", "samplerref", "surfref") and node.kind == "func":
@@ -188,20 +217,55 @@ def _is_empty(extent: ast.Expression | None) -> bool:
     return extent is None or (isinstance(extent, ast.IntLiteral) and extent.value == 0)
 
 
+#: The values of directives by their names.
+Directives = Mapping[str, tuple[int, ...]]
+
 _POSITIVE = ("maxntid", "reqntid", "maxnreg", "minnctapersm")
 _EXCLUSIVE = (("reqntid", "maxntid"), ("reqnctapercluster", "maxclusterrank"))
-_FLOORS = dict.fromkeys(
-    ("reqnctapercluster", "explicitcluster", "maxclusterrank"), Floor.parse("7.8+sm_90")
-)
+_FLOORS = {
+    **dict.fromkeys(
+        ("reqnctapercluster", "explicitcluster", "maxclusterrank"), Floor.parse("7.8+sm_90")
+    ),
+    "noreturn": Floor.parse("6.4+sm_30"),
+    "abi_preserve": Floor.parse("9.0+sm_80"),
+    "abi_preserve_control": Floor.parse("9.0+sm_80"),
+}
+
+#: The control registers that a function may be told to preserve (measured).
+_MAX_PRESERVED_CONTROL = 11
 
 
-def directive_faults(
-    node: ast.Function,
-    values: Mapping[str, tuple[int, ...]],
+def _callee_faults(
+    node: ast.Function | ast.Prototype,
+    values: Directives,
     version: tuple[int, int],
     target: Target,
 ) -> Iterator[Fault]:
-    """The performance directives of an entry (PTX ISA, Performance-Tuning Directives)."""
+    """The directives that a function and a prototype share, and the floors of all."""
+    seen: set[str] = set()
+    for d in node.directives:
+        if d.name in ("noreturn", "abi_preserve", "abi_preserve_control") and d.name in seen:
+            yield Fault(f".{d.name} is given twice", d.span)
+        seen.add(d.name)
+        if d.name == "noreturn" and node.results:
+            yield Fault("a function with a result returns", d.span)
+        if d.name == "pragma" and not (isinstance(node, ast.Function) and node.kind == "entry"):
+            yield Fault("only the head of an .entry has a .pragma", d.span, "PTX006")
+        if d.name.startswith("abi_") and not isinstance(d.values[0], ast.IntLiteral):
+            yield Fault(f".{d.name} takes a number", d.span)
+        if d.name == "abi_preserve_control" and values[d.name][0] > _MAX_PRESERVED_CONTROL:
+            yield Fault(f"a function preserves at most {_MAX_PRESERVED_CONTROL} of these", d.span)
+        needs = _FLOORS[d.name].unmet(version, target) if d.name in _FLOORS else None
+        if needs:
+            have = f"this module has PTX ISA version {version[0]}.{version[1]} and target {target}"
+            yield Fault(f".{d.name} needs {needs}; {have}", d.span, "PTX107")
+
+
+def directive_faults(
+    node: ast.Function, values: Directives, version: tuple[int, int], target: Target
+) -> Iterator[Fault]:
+    """The directives of an entry or function (PTX ISA, Performance-Tuning Directives)."""
+    yield from _callee_faults(node, values, version, target)
     for d in node.directives:
         if d.name in _POSITIVE and 0 in values[d.name]:
             yield Fault(f".{d.name} is above zero", d.span)
@@ -209,12 +273,6 @@ def directive_faults(
             yield Fault(
                 ".maxnctapersm ended with PTX ISA 2.1", d.span, help="use .minnctapersm instead"
             )
-        if d.name == "noreturn" and node.results:
-            yield Fault("a function with a result returns", d.span)
-        needs = _FLOORS[d.name].unmet(version, target) if d.name in _FLOORS else None
-        if needs:
-            have = f"this module has PTX ISA version {version[0]}.{version[1]} and target {target}"
-            yield Fault(f".{d.name} needs {needs}; {have}", d.span, "PTX107")
         for pair in _EXCLUSIVE:
             if d.name == pair[0] and pair[1] in values:
                 yield Fault(f".{pair[0]} and .{pair[1]} exclude each other", d.span)
@@ -226,6 +284,9 @@ def prototype_fault(old: TypedFunction, new: TypedFunction) -> str | None:
     """What differs between two declarations of one function, or None."""
     if old.kind != new.kind:
         return f"it is declared as .{old.kind} before"
+    if ("noreturn" in old.directives) != ("noreturn" in new.directives):
+        where = "where it is declared first" if "noreturn" in old.directives else "here"
+        return f"it is .noreturn only {where}"
     for what, a, b in (
         ("results", old.results, new.results),
         ("parameters", old.parameters, new.parameters),

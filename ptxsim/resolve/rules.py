@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from ..isa.record import Form, Instruction, Mods
+from ..isa.record import Form, Instruction, Mods, Pure
 from ..isa.special_registers import SPECIAL_REGISTERS
 from ..targets import ANY, Floor
 from ..types import SCALAR_TYPES
@@ -59,12 +59,37 @@ def broken_rule(
         elif isinstance(value, Constant):
             reason = record.check_constant(name, value.bits, m)
         elif isinstance(value, SymbolAddress) and not _is_reference(form, name):
-            reason = record.check_symbol(name, value.symbol.space, m)
+            reason = _variable(record, m, name, value)
+        elif isinstance(value, FunctionRef) and _names_space(record, m):
+            reason = f"'{value.name}' is a function, which is in no state space"
         elif isinstance(value, RegisterGroup):
-            reason = _elements(record, m, name, value)
+            broken = _elements(record, m, name, value)
+            if broken is not None:
+                return broken
         if reason is not None:
             return name, reason
     return None
+
+
+def _variable(record: Instruction, m: Mods, name: str, value: SymbolAddress) -> str | None:
+    """The address of a variable as a value.
+
+    That of a parameter or result of a call cannot be taken.  With an offset, the address is a
+    constant like others to arithmetic (measured).
+    """
+    symbol = value.symbol
+    reason = record.check_symbol(name, symbol.space, m)
+    constant = value.offset != 0 and isinstance(record, Pure) and record.name != "cvta"
+    if reason is not None and not constant:
+        return reason
+    if symbol.space == "param" and not symbol.role:
+        return f"the address of '{symbol.name}', a parameter of a call, cannot be taken"
+    return None
+
+
+def _names_space(record: Instruction, m: Mods) -> bool:
+    """Whether an operand is an address in a state space."""
+    return record.name == "isspacep" or (record.name == "cvta" and not m.to)
 
 
 def _is_reference(form: Form, name: str) -> bool:
@@ -76,19 +101,22 @@ def _is_reference(form: Form, name: str) -> bool:
     )
 
 
-def _elements(record: Instruction, m: Mods, name: str, group: RegisterGroup) -> str | None:
+def _elements(
+    record: Instruction, m: Mods, name: str, group: RegisterGroup
+) -> tuple[str, str] | None:
     """Constants in a brace group are checked as operands ``name[0]``, ``name[1]``, ..."""
     if name in _NOT_CONSTANT.get(record.name, ()) and all(
         isinstance(e, Constant) and e.width == 32 for e in group.elements
     ):
-        return "a fragment is not made of constants alone"
+        return name, "a fragment is not made of constants alone"
     for index, element in enumerate(group.elements):
+        at = f"{name}[{index}]"
         if isinstance(element, Constant):
-            reason = record.check_constant(f"{name}[{index}]", element.bits, m)
+            reason = record.check_constant(at, element.bits, m)
             if reason is not None:
-                return reason
+                return at, reason
         if isinstance(element, SpecialRegister) and record.name != "mov":
-            return f"special register '%{element.name}' is only legal in mov; copy it first"
+            return at, f"special register '%{element.name}' is only legal in mov; copy it first"
     return None
 
 
@@ -140,8 +168,10 @@ def _space(record: Instruction, m: Mods, address: AddressOperand) -> str | None:
         return "a constant address is legal for .local only"
     if symbol is not None and not wanted and symbol.space in ("const", "param"):
         return f"'{symbol.name}' is in .{symbol.space}: add .{symbol.space} to '{record.name}'"
-    if symbol is not None and symbol.input and record.name == "st":
+    if symbol is not None and symbol.role == "input" and record.name == "st":
         return f"'{symbol.name}' is an input parameter, which cannot be written"
+    if symbol is not None and symbol.role == "result" and record.name == "ld":
+        return f"'{symbol.name}' is the result of this function, which cannot be read"
     if symbol is None or not wanted or symbol.space.partition("::")[0] == wanted:
         return None
     return f"'{symbol.name}' is in .{symbol.space}, but the instruction accesses .{m.space}"

@@ -11,7 +11,12 @@ from dataclasses import replace
 from ..isa.record import SELECTORS, Form, Mods, OperandSpec
 from ..syntax import ast
 
-__all__ = ["detach_selectors"]
+__all__ = ["detach_selectors", "has_selectors"]
+
+
+def has_selectors(form: Form) -> bool:
+    """Whether operands of the form may carry selectors or signs."""
+    return any(s.selector or s.signable for s in form.operands)
 
 
 def detach_selectors(form: Form, m: Mods, node: ast.Instruction) -> tuple[Mods, ast.Instruction]:
@@ -19,8 +24,6 @@ def detach_selectors(form: Form, m: Mods, node: ast.Instruction) -> tuple[Mods, 
 
     A suffix that is no selector of the form stays, for the operand rules to refuse.
     """
-    if not any(s.selector or s.signable for s in form.operands):
-        return m, node
     found: dict[str, str] = {}
     operands = list(node.operands)
     for at, (spec, operand) in enumerate(zip(form.operands, node.operands, strict=False)):

@@ -99,9 +99,11 @@ class Symbol:
     relocations: tuple[Relocation, ...] = ()
     external: bool = False
     pointer: bool = False
-    #: a parameter that the function receives
-    input: bool = False
+    #: ``input`` or ``result`` of the function itself; other .param variables are those of calls
+    role: str = ""
     count: int | None = None
+    #: an array of arrays
+    nested: bool = False
     entry: str = ""
     span: Span | None = field(default=None, compare=False)
 

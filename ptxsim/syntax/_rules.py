@@ -22,6 +22,7 @@ __all__ = [
     "module_problems",
     "name_problem",
     "operand_problem",
+    "parenthesis_problem",
 ]
 
 
@@ -113,6 +114,14 @@ def operand_problem(node: Any) -> Problem | None:
         case ast.Subscript(_, index):
             return operand_problem(index)
     return None
+
+
+def parenthesis_problem(node: Any) -> Problem | None:
+    """A symbol or register between parentheses: ``(%r1)``, ``[(sym+4)]``."""
+    found = next(_names(node), None)
+    if found is None:
+        return None
+    return Problem("only constants may stand in parentheses", found.span, "leave them out")
 
 
 # --- declarations ---------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from ._rules import (
     head_directive_problem,
     module_problems,
     operand_problem,
+    parenthesis_problem,
 )
 
 __all__ = ["Builder", "Misplaced", "TooDeep"]
@@ -142,12 +143,17 @@ class Builder(Transformer):  # type: ignore[type-arg]
 
     def _plain(self, node: Any) -> Any:
         """A parenthesised expression stands for what is in the parentheses."""
+        if not isinstance(node, _Group):
+            return node
         while isinstance(node, _Group):
             if len(node.elements) != 1:
                 raise Misplaced(node.span, "a parenthesised list is only legal in a call")
             node = node.elements[0]
             if isinstance(node, ast.Vector | ast.Address | ast.Pair):
                 self.problems.append(Problem("this cannot stand in parentheses", node.span))
+        problem = parenthesis_problem(node)
+        if problem is not None:
+            self.problems.append(problem)
         return node
 
     def unary(self, operator: Token, operand: Any) -> ast.Unary:

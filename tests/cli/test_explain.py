@@ -21,7 +21,7 @@ from ptxsim.cli.judge import CODES as JUDGE_CODES
 from ptxsim.device.module import CODES as DRIVER_CODES
 from ptxsim.explanations import FAULT, OTHER, Explanation, explanations, find
 from ptxsim.report import FINDING_CODES
-from ptxsim.resolve.resolver import CODES as ASSEMBLY_CODES
+from ptxsim.resolve import CODES as ASSEMBLY_CODES
 from ptxsim.syntax._messages import CODES as SYNTAX_CODES
 
 #: Codes whose example does not show them yet; a code that does must be taken out.

@@ -126,7 +126,8 @@ def _scalar(
 ) -> str:
     # ptxas expands constants within fragments, well or badly
     fragment = element is not None and record.name.startswith(("mma", "wmma", "stmatrix"))
-    constant = not spec.written and (spec.constant or (not fragment and rng.random() < 0.2))
+    legal = not spec.written and not spec.untyped
+    constant = legal and (spec.constant or (not fragment and rng.random() < 0.2))
     if constant and not spec.selector and type_.kind in "busf" and type_.bits <= 64:
         name = spec.name if element is None else f"{spec.name}[{element}]"
         found = _constant(record, name, type_, m, rng)
@@ -140,6 +141,8 @@ def _scalar(
 
 def _registers(spec: OperandSpec, type_: ScalarType, rng: random.Random) -> list[str]:
     """The types of registers that an operand takes: those of its size, or now and then wider."""
+    if spec.untyped:
+        return [f"b{type_.bits}"]
     if spec.relaxed and type_.kind != "a" and rng.random() < 0.3:
         wider = {8: ["b16", "b32", "b64"], 16: ["b32", "b64"], 32: ["b64"]}
         if type_.bits in wider:

@@ -16,7 +16,7 @@ from generator import FIRST_LINE, Drawn, legal, miss, module
 from line_verdicts import module_errors
 
 from ptxsim.isa.record import registry
-from ptxsim.resolve import resolver
+from ptxsim.resolve import state
 from ptxsim.resolve.scope import Log
 from ptxsim.syntax import ast, parse, to_text
 
@@ -43,7 +43,7 @@ DIFFERENCES = {
     r"^testp\.f(32|64) ": "ptxas does not ask for the test",
     r"_group\.\w+": "ptxas ignores modifiers there",
     r"\.((not|in|sub)?(normal|number|finite)|notanumber)\b": "and the words of testp elsewhere",
-    r"\.((global|box)_dim|rank|\w+_stride|\w+_mode|elemtype|interleave_layout)\b": (
+    r"\.((global|box)_dim|global_address|rank|\w+_stride|\w+_mode|elemtype|interleave_layout)\b": (
         "and the fields of tensor maps elsewhere"
     ),
     r"^cvt\.pack": "ptxas does not check all registers of the narrow forms",
@@ -73,7 +73,7 @@ def _drawn(seed: int, count: int, change: bool) -> list[Drawn]:
 
 def _ours(lines: list[str], monkeypatch: pytest.MonkeyPatch) -> dict[int, str]:
     """The lines that we refuse or do not model, by index, with the message."""
-    monkeypatch.setattr(resolver, "Log", lambda: Log(limit=1 << 20))
+    monkeypatch.setattr(state, "Log", lambda: Log(limit=1 << 20))
     out: dict[int, str] = {}
     for d in module_errors(module(lines, VERSION, TARGET)):
         assert 0 <= d.span.line - FIRST_LINE < len(lines), d

@@ -475,6 +475,7 @@ def test_plain_access_to_a_live_object(access: str) -> None:
         ("mbarrier.arrive_drop.shared.b64 _, [%r1];", "7.0 sm_80", "7.0 sm_75"),
         ("mbarrier.arrive.shared.b64 %rd1, [%r1], %r2;", "7.8 sm_90", "9.5 sm_80"),
         ("mbarrier.arrive.noComplete.shared.b64 %rd1, [%r1], %r2;", "7.0 sm_80", "7.0 sm_75"),
+        ("mbarrier.arrive.noComplete.shared.b64 _, [%r1], %r2;", "7.1 sm_80", "7.0 sm_80"),
         ("mbarrier.arrive.release.cta.shared::cta.b64 _, [%r1];", "8.0 sm_80", "7.8 sm_80"),
         ("mbarrier.arrive.release.cluster.shared.b64 _, [%r1];", "8.0 sm_90", "9.5 sm_80"),
         ("mbarrier.arrive.relaxed.cta.shared.b64 _, [%r1];", "8.6 sm_90", "8.5 sm_90"),
@@ -495,7 +496,6 @@ def test_floors(line: str, floor: str, below: str) -> None:
     "line",
     [
         "mbarrier.arrive.shared::cluster.b64 %rd1, [%r1];",  # no state of another CTA's object
-        "mbarrier.arrive.noComplete.shared.b64 _, [%r1], %r2;",
         "mbarrier.arrive.cta.b64 %rd1, [%rd2], %r1;",  # a scope without semantics
         "mbarrier.arrive.release.b64 %rd1, [%rd2];",
         "mbarrier.arrive.expect_tx.b64 _, [%rd2];",

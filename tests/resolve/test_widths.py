@@ -88,3 +88,17 @@ def test_a_wider_register_is_filled_with_zeros() -> None:
     assert [hex(v) for v in out.tolist()] == [
         "0x3fc00000", "0x3fc0000000003e00", "0x3ff8000000000000",
     ]  # fmt: skip
+
+
+def test_an_address_with_an_offset_is_a_constant() -> None:
+    """As ptxas 13.0 has it, which takes no address without one outside of mov."""
+    body = """.reg .b64 %o, %x, %y;
+    ld.param.u64 %o, [p];
+    mov.u64 %x, s;
+    add.u64 %y, %x, s+4;
+    sub.u64 %y, %y, %x;
+    sub.u64 %y, %y, %x;
+    st.global.b64 [%o], %y;"""
+    out = np.zeros(1, np.uint64)
+    ptxsim.assemble(_TEXT.format(line=body)).kernel().launch(grid=1, block=1, args=[out])
+    assert out.tolist() == [4]

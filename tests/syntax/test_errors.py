@@ -188,7 +188,7 @@ def test_deepest_legal_nesting_can_be_printed_and_compared() -> None:
 
 def test_depth_does_not_add_up_over_a_file() -> None:
     """Nodes that are dropped on the way must not leave their depth behind."""
-    tree = parse(KERNEL % ("call (x), f, (((y+1)+2));\n" * 3000))
+    tree = parse(KERNEL % ("call (x), f, (((7+1)+2));\n" * 3000))
     function = tree.items[-1]
     assert isinstance(function, ast.Function)
     assert function.body is not None
