@@ -182,18 +182,22 @@ def _forms(result: str) -> tuple[Form, ...]:
         Form(f"{_HEAD} op:{{add}} noftz {_HINT} type:{{f16x2}}", one, floor="6.2+sm_60"),
         Form(f"{_HEAD} op:{{add}} noftz {_HINT} type:{{f16}}", one, floor="6.3+sm_70"),
         Form(f"{_HEAD} op:{{add}} noftz {_HINT} type:{{bf16 bf16x2}}", one, floor="7.8+sm_90"),
-        *(
-            Form(
-                f"{_SEM} {_SCOPE} space?:{{global}} {what}",
-                f"{result.replace('.type', '.type*vec')}[a], b.type*vec{cache}", floor="8.1+sm_90",
-            )
-            for what in (
-                f"op:{{add min max}} noftz {_HINT} vec:{{v2 v4 v8}} type:{{f16 bf16}}",
-                f"op:{{add min max}} noftz {_HINT} vec:{{v2 v4}} type:{{f16x2 bf16x2}}",
-                f"op:{{add}} {_HINT} vec:{{v2 v4}} type:{{f32}}",
-            )
-        ),
     )  # fmt: skip
+
+
+def _vector_forms(result: str) -> tuple[Form, ...]:
+    return tuple(
+        Form(
+            f"{_SEM} {_SCOPE} space?:{{global}} {what}",
+            f"{result}[a], b.type*vec, cache.u64?hint",
+            floor="8.1+sm_90",
+        )
+        for what in (
+            f"op:{{add min max}} noftz {_HINT} vec:{{v2 v4 v8}} type:{{f16 bf16}}",
+            f"op:{{add min max}} noftz {_HINT} vec:{{v2 v4}} type:{{f16x2 bf16x2}}",
+            f"op:{{add}} {_HINT} vec:{{v2 v4}} type:{{f32}}",
+        )
+    )
 
 
 @instruction("atom", isa=_P + "atom", floor="1.1")
@@ -202,6 +206,8 @@ class Atom(_Atomic):
 
     forms = (
         *_forms("=~d.type, "),
+        *_vector_forms("=~d.type*vec, "),
+        *_vector_forms("@sink, "),
         Form(
             f"{_HEAD} op:{{exch}} {_HINT} type:{{b32 b64}}",
             "=~d.type, [a], b.type, cache.u64?hint",
@@ -225,7 +231,7 @@ class Atom(_Atomic):
 class Red(_Atomic):
     """The operation of atom without a result."""
 
-    forms = _forms("")
+    forms = (*_forms(""), *_vector_forms(""))
 
     def check(self, m: Mods) -> str | None:
         """A red has no result to acquire with (PTX ISA 9.1, red)."""

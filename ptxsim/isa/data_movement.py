@@ -328,9 +328,15 @@ class Ldu(_Load):
     """Load data that is the same in the whole warp."""
 
     forms = (
-        Form(f"space?:{{global}} vec?:{{v2 v4}} type:{{{_ALL}}}", "=^d.type*vec, [a]"),
+        Form(f"space?:{{global}} vec?:{{v2 v4}} type:{{{_ALL}}}", "=^~d.type*vec, [a]"),
         Form("space?:{global} type:{b128}", "=d.type, [a]", floor="8.3+sm_70"),
     )
+
+    def check(self, m: Mods) -> str | None:
+        """Never more than 128 bits (measured)."""
+        if m.vec == "v4" and SCALAR_TYPES[m.type].bits == 64:
+            return f".v4.{m.type} has more than 128 bits"
+        return super().check(m)
 
 
 def _st_forms() -> tuple[Form, ...]:
@@ -424,7 +430,7 @@ class Prefetch(_Hint):
 
     forms = (
         Form("space?:{global local} level:{L1 L2}", "[a]"),
-        Form("space:{global} level:{L2::evict_last L2::evict_normal}", "[a]", floor="7.4+sm_80"),
+        Form("space?:{global} level:{L2::evict_last L2::evict_normal}", "[a]", floor="7.4+sm_80"),
         Form("space?:{const param} tensormap", "[a]", floor="8.0+sm_90"),
     )
 

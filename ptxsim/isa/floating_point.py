@@ -91,12 +91,18 @@ class MulFloat(_Arithmetic):
     function = floating.mul
 
 
-class _MixedAddend(Pure):
+class _Mixed(Pure):
+    def half(self, m: Mods) -> str:
+        """What a narrow source may be: for bf16, integers of 16 bits (measured)."""
+        return "u16" if m.atype == "bf16" else "f16"
+
+
+class _MixedAddend(_Mixed):
     """``d = a op c`` with a of f16 or bf16 and c of f32, one rounding."""
 
     forms = (
         Form(
-            "rnd?:{rn rz rm rp} sat? ftype:{f32} atype:{f16 bf16}", "=d.ftype, a.atype, c.ftype",
+            "rnd?:{rn rz rm rp} sat? ftype:{f32} atype:{f16 bf16}", "=d.ftype, a.half, c.ftype",
             floor="8.6+sm_100",
         ),
     )  # fmt: skip
@@ -123,13 +129,13 @@ class SubMixed(_MixedAddend):
 
 
 @instruction("fma", isa="Mixed Precision Floating Point Instructions: fma")
-class FmaMixed(Pure):
+class FmaMixed(_Mixed):
     """Multiply two halves, add a single: one rounding."""
 
     forms = (
         Form(
             "rnd:{rn rz rm rp} sat? ftype:{f32} atype:{f16 bf16}",
-            "=d.ftype, a.atype, b.atype, c.ftype", floor="8.6+sm_100",
+            "=d.ftype, a.half, b.half, c.ftype", floor="8.6+sm_100",
         ),
     )  # fmt: skip
 

@@ -181,7 +181,7 @@ class _AlignedBarrier(_Barrier):
 def _forms(prefix: str, suffix: str, floor: str) -> tuple[Form, ...]:
     return (
         Form(f"{prefix}sync {suffix}", "a.u32, b.u32?", floor=floor),
-        Form(f"{prefix}arrive {suffix}", "a.u32, b.u32", floor=floor),
+        Form(f"{prefix}arrive! {suffix}", "a.u32, b.u32", floor=floor),
         Form(
             f"{prefix}red! op:{{popc}} {suffix} type:{{u32}}",
             "=d.type, a.u32, b.u32?, !c.pred",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..diagnostics import Diagnostic, Source, did_you_mean
+from ..diagnostics import Diagnostic, Source, Span, did_you_mean
 from ..syntax import ast
 from .declarations import section_faults
 from .functions import Functions
@@ -37,6 +37,7 @@ def resolve(module: ast.Module, source: Source, target: str | None = None) -> Ty
     ``target`` replaces the one of the ``.target`` directive.
     """
     state = ModuleState(source)
+    _ascii(state)
     read_header(module, state, target)
     variables = Variables(state)
     functions = Functions(state, variables)
@@ -62,6 +63,19 @@ def resolve(module: ast.Module, source: Source, target: str | None = None) -> Ty
         state.dynamic_align,
         tuple(sorted(state.log.items, key=_place) + state.unsupported),
     )
+
+
+def _ascii(state: ModuleState) -> None:
+    """PTX is ASCII, its comments too (PTX ISA 9.1, Source Format; measured)."""
+    if state.source.text.isascii():
+        return
+    for number, line in enumerate(state.source.lines, 1):
+        if not line.isascii():
+            at = next(k for k, c in enumerate(line, 1) if not c.isascii())
+            state.log.error(
+                "PTX002", f"PTX is ASCII, in comments too: {line[at - 1]!r} is not",
+                Span(number, at, number, at + 1), "write it in ASCII",
+            )  # fmt: skip
 
 
 def _alias(item: ast.AliasDirective, state: ModuleState) -> None:

@@ -20,6 +20,15 @@ LEGAL = [
     "cvt.rn.satfinite.satfinite.e4m3x2.f32 %h1, %f1, %f2;",
     # the address of a variable with an offset is a constant to arithmetic
     "add.u64 %rd1, %rd2, gv+4;",
+    # a narrow source of mixed precision is .bf16 by its bits alone
+    "fma.rn.f32.bf16 %f4, 1, %h4, %f1;",
+    "{ .reg .u16 %t; sub.f32.bf16 %f4, %t, %f1; }",
+    "prefetch.L2::evict_last [gv+16];",
+    "barrier.aligned.sync %r0, %r5;",
+    "ldu.v2.u64 {_, %rd2}, [gv];",
+    # of a vector all, or some
+    "atom.global.add.v2.f32 _, [%rd1], {%f1, %f2};",
+    "atom.global.add.noftz.v4.f16 {_, %h1, _, _}, [%rd1], {%h1, %h2, %h3, %h4};",
     "setp.eq.s32 %p1, %r1, gv+4;",
 ]
 
@@ -42,6 +51,13 @@ ILLEGAL = [
     # words that may not be given twice
     "min.ftz.ftz.f32 %f1, %f2, %f3;",
     "max.xorsign.abs.abs.f32 %f1, %f2, %f3;",
+    "fma.rn.f32.f16 %f4, 1, %h4, %f1;",
+    "sub.f32.bf16 %f4, 1.0, %f1;",
+    "barrier.aligned.arrive %r0, %r5;",
+    "ldu.v4.u64 {%rd1, %rd2, %rd3, %rd4}, [gv];",
+    "ldu.v2.u64 {_, _}, [gv];",
+    "ld.v2.f32 _, [gv];",
+    "atom.global.add.v2.f32 {_, _}, [%rd1], {%f1, %f2};",
     "add.u64 %rd1, %rd2, gv;",
     "add.f32 %f1, %f2, gv+4;",
     "cvta.global.u64 %rd1, sv+4;",

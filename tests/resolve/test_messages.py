@@ -111,3 +111,18 @@ def test_what_a_form_needs(line: str, version: str, target: str, text: str) -> N
 
 def test_one_operand_is_no_plural() -> None:
     assert _refused("bra;").message == "'bra' takes 1 operand (label), 0 given"
+
+
+@pytest.mark.parametrize(
+    ("line", "column", "character"),
+    [
+        ("// caf\u00e9", 7, "\u00e9"),
+        ("/* \u20ac \u20ac */", 4, "\u20ac"),
+        (".reg .b32 %\u00fc;", 12, "\u00fc"),
+    ],
+)
+def test_text_beyond_ascii(line: str, column: int, character: str) -> None:
+    """PTX ISA 9.1, Source Format; ptxas 13.0 refuses it in comments too."""
+    found = _refused(line)
+    assert (found.code, found.span.line, found.span.column) == ("PTX002", 8, column)
+    assert repr(character) in found.message
