@@ -3,9 +3,9 @@
 Both see the same run.  A pair that the checker reports must be one of the model; and at every place
 the model's first race must be reported when it happens.  After a race the checker's records are
 replaced, so further pairs at the same place may be hidden; so are accesses that a write stands over
-which is ordered after them, but not before the new access, and does not race with it: both are
-strong, or leave the same value.  Which pairs a program has does not
-depend on the schedule as long as its control flow does not, so all schedules are compared.
+which is ordered after them, but not before the new store, and leaves the same value.
+Which pairs a program has does not depend on the schedule as long as its control flow does not, so
+all schedules are compared.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import ptxsim
 from ptxsim.diagnostics import Severity
 from ptxsim.isa.order import MemoryOrder
 from ptxsim.machine.launch import Buffer, LaunchRecord, run
-from ptxsim.machine.races import RaceChecker, fences_in_order, orders_parts
+from ptxsim.machine.races import RaceChecker, checker, traits
 from ptxsim.machine.races.fence_order import FenceOrder
 from ptxsim.machine.races.judge import Judge
 from ptxsim.machine.races.past import Past
@@ -35,7 +35,10 @@ from .race_programs import KINDS, Program, make
 
 SCHEDULES = ("default", "reverse", "warp-serial", "random:3")
 #: seeds of the default run, by kind
-SAMPLE = {"whole": 60, "parts": 70, "patterns": 70, "copies": 60, "readers": 60, "fences": 60}
+SAMPLE = {
+    "whole": 60, "parts": 70, "patterns": 70, "copies": 60, "readers": 60, "fences": 60,
+    "strengths": 60,
+}  # fmt: skip
 MANY = 2000
 
 Pair = tuple[str, frozenset[int]]
@@ -53,7 +56,7 @@ class Reported:
 def observe(
     program: Program,
     schedule: str,
-    checker: Callable[..., Watch] = RaceChecker,
+    check_by: Callable[..., Watch] = RaceChecker,
     wave_ctas: int | None = None,
 ) -> tuple[list[Reported], list[Race]]:
     """Run a program under the checker and the model."""
@@ -72,9 +75,7 @@ def observe(
     record = LaunchRecord(
         module, module.entries[0], geometry, (Buffer("g", np.zeros(8192, np.uint8)),),
         schedule=schedule, wave_ctas=wave_ctas,
-        watch=combine(
-            [recorder, checker(orders_parts(module), sequential=fences_in_order(module))]
-        ),
+        watch=combine([recorder, check_by(traits(module))]),
     )  # fmt: skip
     assert not run(record, sink).stopped
     model = Model(program.grid, geometry.warps * 32).run(recorder.events)
@@ -330,6 +331,17 @@ def test_a_lost_lane_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where parts of warps meet, all that is unordered is needed."""
     monkeypatch.setattr(Judge, "_keep_all", lambda *_: None)
     assert _noticed("parts", RaceChecker, "missed")
+
+
+def test_a_lost_strength_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A narrow access races with what a later one of the thread does not."""
+    monkeypatch.setattr(Judge, "_keep_others", lambda *args: args[-1])
+    assert _noticed("strengths", RaceChecker, "missed")
+
+
+def test_a_lost_word_of_a_vector_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checker, "_vector", lambda access, at: [at])
+    assert _noticed("strengths", RaceChecker, "false alarm")
 
 
 def _noticed(kind: str, checker: type[RaceChecker], says: str) -> bool:

@@ -192,6 +192,21 @@ class Shadow:
                 slot.clear(at if stays is None else at[~stays[number]])
             self._strong.forget(at)
 
+    def all_writes(self, index: Array) -> tuple[Array, Array, Array]:
+        """The records of writes to these granules: position in ``index``, record, instruction."""
+        parts = []
+        for slot in self.writes if self.second else self.writes[:1]:
+            at = np.flatnonzero(slot.records[index])
+            parts.append((at, slot.records[index[at]], slot.sites[index[at]]))
+        for k in np.flatnonzero(self.listed[index]) if self.more else ():
+            kept = self.more.get(int(index[k]), {})
+            found = [entry for (writes, _, _), entry in kept.items() if writes]
+            if found:
+                records, sites = np.array(found, np.uint64).T
+                parts.append((np.full(len(found), k), records, sites.astype(np.uint32)))
+        at, records, sites = (np.concatenate(part) for part in zip(*parts, strict=True))
+        return at, records, sites
+
     def settle(self, done: Callable[[Array, Array], Array]) -> None:
         """A wave has ended: its copies count as accesses at the times when they were waited for.
 
