@@ -17,7 +17,7 @@ from ...isa.order import SCOPES, MemoryOrder
 from ...isa.protocol import Array, BoolArray, Site
 from ..watch import Watch
 from .accesses import New
-from .clocks import Knowledge
+from .clocks import Clock, Knowledge
 from .copies import AsyncGroups
 from .fence_order import FenceOrder
 from .judge import Judge
@@ -196,8 +196,20 @@ class RaceChecker(Watch):
         if not waits:
             for warp in np.unique(lanes >> 5):
                 cta, inside = divmod(int(warp), self.know.warps)
-                arrived.gives.append((cta, self.know.snapshot(cta, inside)))
+                some = self._giving(barrier, int(warp), lanes)
+                arrived.gives.append((cta, self.know.snapshot(cta, inside, some)))
         self._arrived.setdefault(barrier, []).append(arrived)
+
+    def _giving(self, barrier: int, warp: int, lanes: Array) -> Array | None:
+        """Of the lanes of a warp those for which it arrives now; None for all.
+
+        Lanes that have ended count with those that arrive after them.
+        """
+        every = np.arange(warp * 32, warp * 32 + 32)
+        before = [a.lanes for a in self._arrived.get(barrier, ())]
+        now = np.isin(every, lanes) | ~self.wave.alive[every]
+        some = every[now & ~np.isin(every, np.concatenate([*before, every[:0]]))]
+        return None if len(some) == 32 else some
 
     def barrier_opened(self, wave: Wave, barrier: int, ctas: Array) -> None:
         arrived = self._arrived.pop(barrier, [])
@@ -300,10 +312,14 @@ class RaceChecker(Watch):
         self.copies.waited(lanes, limit, self.know.times(lanes), number)
 
     def copies_signal(self, wave: Wave, lanes: Array, limit: Array, barrier: Array) -> None:
-        barriers = wave.service("mbarriers")
-        for place in map(int, np.unique(barrier)):
-            clock = self.copies.signalled(lanes[barrier == place])
-            self.phases.give(place, barriers.phase(place), clock)
+        self.copies.signalled(lanes)
+
+    def copies_arrived(
+        self, wave: Wave, lanes: Array, barrier: int, phase: Array, issued: int
+    ) -> None:
+        for number in np.unique(phase):
+            some = self.know.globally(lanes[phase == number]).tolist()
+            self.phases.give(barrier, int(number), Clock(groups=dict.fromkeys(some, issued)))
 
     def copies_committed(self, wave: Wave, lanes: Array, group: Array, site: Site) -> None:
         self.copies.committed(lanes, group)
@@ -320,28 +336,31 @@ class RaceChecker(Watch):
     def mbarrier_arrived(
         self, wave: Wave, lanes: Array, barrier: Array, phase: Array, order: MemoryOrder, site: Site
     ) -> None:
-        self._uses(lanes, barrier, site)
+        self._uses(lanes, barrier, site, order.release)
         self.phases.arrived(lanes, barrier, phase, order)
 
     def mbarrier_passed(
         self, wave: Wave, lanes: Array, barrier: Array, phase: Array, order: MemoryOrder, site: Site
     ) -> None:
-        self._uses(lanes, barrier, site)
+        self._uses(lanes, barrier, site, True)
         self.phases.passed(lanes, barrier, phase, order)
 
     def _object(
         self, lanes: Array, barrier: Array, site: Site, writes: bool
     ) -> list[tuple[Array, New]]:
-        """The eight bytes of mbarriers as granules."""
-        shift = self._shared.shift
-        records = pack(self.know.globally(lanes), self.know.times(lanes), WEAK, 0, 3)
+        """The eight bytes of mbarriers as granules; a use of one is a strong access."""
+        shift, kind = self._shared.shift, WEAK if writes else STRONG
+        records = pack(self.know.globally(lanes), self.know.times(lanes), kind, 0, 3)
         number = self.reports.number(site)
-        new = New("shared", lanes, records, site, number, WEAK, 0, 3, writes)
+        new = New("shared", lanes, records, site, number, kind, 0, 3, writes)
         return [((barrier >> shift) + k, new) for k in range(8 >> shift)]
 
-    def _uses(self, lanes: Array, barrier: Array, site: Site) -> None:
-        """An object is used: its init must come before."""
-        for index, new in self._object(lanes, barrier, site, writes=False)[:1]:
+    def _uses(self, lanes: Array, barrier: Array, site: Site, ordered: bool) -> None:
+        """An object is used: its init must come before, its end after a use that gives order."""
+        index, new = self._object(lanes, barrier, site, writes=False)[0]
+        if self.traits.ends and ordered:
+            self.judge.read(self._shared, index, new)
+        else:
             self.judge.against(self._shared, self._shared.writes, index, new, old_writes=True)
 
     def bulk_issued(self, wave: Wave, copy: Any, site: Site) -> None:

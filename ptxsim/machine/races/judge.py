@@ -12,6 +12,7 @@ from ...isa.protocol import Array, BoolArray
 from .accesses import Conflict, New, Taken
 from .clocks import Knowledge
 from .copies import AsyncGroups
+from .entries import Entries, add_lane, add_warp, single
 from .phases import BulkParts, ProxyFences
 from .reports import Reports
 from .scan import Traits
@@ -34,7 +35,7 @@ from .shadow import (
 __all__ = ["Judge"]
 
 _GPU = SCOPES.index("gpu")
-#: So many lanes at one place are kept one by one.
+#: Of so many lanes of one step all pairs are looked at.
 _MANY = 512
 #: So many accesses in a list, at most, to which are added those that come before a newer one.
 _ORDERED = 32
@@ -412,10 +413,7 @@ class Judge:
         new: New,
         keep: tuple[BoolArray, BoolArray],
     ) -> None:
-        """Put into the list what stays beside the new accesses, which take the two slots.
-
-        Of very many lanes that name one place the first and the last of each warp are kept.
-        """
+        """Put into the list what stays beside the new accesses, which take the two slots."""
         writes = slots is shadow.writes
         for slot, stays in zip(slots, keep, strict=True):
             some = np.flatnonzero(stays)
@@ -423,12 +421,34 @@ class Judge:
             self._list(shadow, places, writes, slot.records[places], slot.sites[places])
         twice = shadow.repeated(index)
         if twice is not None:
-            some = np.flatnonzero(twice)
-            if len(some) > _MANY:
-                warp = new.lanes[some] >> 5
-                edge = np.r_[True, warp[1:] != warp[:-1]] | np.r_[warp[1:] != warp[:-1], True]
-                some = some[edge]
-            self._list_new(shadow, index, new, some)
+            self._list_step(shadow, index, new, np.flatnonzero(twice))
+
+    def _list_step(self, shadow: Shadow, index: Array, new: New, some: Array) -> None:
+        """Put accesses of one step into the lists, those of a warp to one place together."""
+        places, records = index[some], new.records[some]
+        shadow.listed[places] = True
+        views = self._views(records)
+        lanes = (records >> np.uint64(LANE_BITS)).astype(np.int64)
+        warps = lanes >> 5
+        bounds = [a[1:] != a[:-1] for a in (places, warps, views)]
+        first = np.flatnonzero(np.r_[True, bounds[0] | bounds[1] | bounds[2]])
+        masks = np.bitwise_or.reduceat(np.int64(1) << (lanes & 31), first)
+        records = records[first] & ~np.uint64(31 << LANE_BITS)
+        rows = zip(
+            places[first].tolist(), records.tolist(), masks.tolist(), views[first].tolist(),
+            strict=True,
+        )  # fmt: skip
+        for place, record, mask, view in rows:
+            kept = shadow.more.setdefault(place, {})
+            how = _how(kept, record, view)
+            add_warp(kept, new.writes, record, new.number, how, LANE_BITS, mask)
+
+    def _views(self, records: Array) -> Array:
+        """Numbers that tell apart accesses of a lane that come after other fence.sc."""
+        if not self.sequential:
+            return np.zeros(len(records), np.int64)
+        f = fields(records)
+        return self.know.view(f.lane, f.time)
 
     def _list(
         self,
@@ -445,20 +465,13 @@ class Judge:
         """
         if not len(at):
             return
-        views = np.zeros(len(at), np.int64)
-        if self.sequential:
-            f = fields(records)
-            views = self.know.view(f.lane, f.time)
+        views = self._views(records)
         shadow.listed[at] = True
         rows = zip(at.tolist(), records.tolist(), sites.tolist(), views.tolist(), strict=True)
         for place, record, site, view in rows:
             kept = shadow.more.setdefault(place, {})
             if len(kept) < most:
-                how = record & KIND_BITS
-                if len(kept) < _VIEWS:
-                    how |= view << KIND_BITS.bit_length()
-                key = writes, record >> LANE_BITS, how
-                kept[key] = max(kept.get(key, (0, 0)), (record, site))
+                add_lane(kept, writes, record, site, _how(kept, record, view), LANE_BITS)
 
     def _other_fences(
         self,
@@ -534,8 +547,9 @@ class Judge:
                 return []
         return [
             (record, site, writes)
-            for (writes, _, how), (record, site) in kept.items()
+            for (writes, _, how), entry in kept.items()
             if how not in free and (writes or new.writes)
+            for record, site in single(entry, LANE_BITS)
         ]
 
     @staticmethod
@@ -583,6 +597,12 @@ class Judge:
                 continue
             first = self.reports.sites[int(old.sites[index[at[0]]])]
             self.reports.not_coherent(Conflict(new, at, index[at] << shadow.shift, first, None))
+
+
+def _how(kept: Entries, record: int, view: int) -> int:
+    """How an access to be listed was made, and what fence.sc it comes after."""
+    seen = view << KIND_BITS.bit_length() if len(kept) < _VIEWS else 0
+    return record & KIND_BITS | seen
 
 
 def _crosses(f: Fields, new: New) -> BoolArray:

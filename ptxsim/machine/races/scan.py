@@ -30,6 +30,8 @@ class Traits:
     sequential: bool = False
     #: two strong accesses may differ in what they are morally strong with
     mixed: bool = False
+    #: some mbarrier object ends before its CTA does
+    ends: bool = False
 
 
 def traits(module: TypedModule) -> Traits:
@@ -39,6 +41,7 @@ def traits(module: TypedModule) -> Traits:
         any(map(_orders_part, code)),
         any(i.record.memory_order(i.mods).sequential for i in code),
         _mixes(code),
+        any(i.record.name == "mbarrier.inval" for i in code),
     )
 
 

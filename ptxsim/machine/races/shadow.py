@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...isa.protocol import Array, BoolArray
+from .entries import Entries, add_lane, single
 
 __all__ = [
     "ASYNC",
@@ -96,16 +97,18 @@ def fields(records: Array) -> Fields:
     )
 
 
-def _settled(
-    kept: dict[tuple[bool, int, int], tuple[int, int]], done: Callable[[Array, Array], Array]
-) -> dict[tuple[bool, int, int], tuple[int, int]]:
-    out = {}
-    for (writes, lane, how), (record, site) in kept.items():
-        f = fields(np.array([record], np.uint64))
-        if f.kind[0] == ASYNC and done(f.lane, f.time)[0]:
-            record = int(pack(f.lane, done(f.lane, f.time), LANDED, 0, 2)[0])
-            how = record & KIND_BITS
-        out[writes, lane, how] = record, site
+def _settled(kept: Entries, done: Callable[[Array, Array], Array]) -> Entries:
+    out: Entries = {}
+    for (writes, lane, how), entry in kept.items():
+        if entry[0] >> _KIND & 7 != ASYNC:
+            out[writes, lane, how] = entry
+            continue
+        for record, site in single(entry, _LANE):
+            f = fields(np.array([record], np.uint64))
+            when = done(f.lane, f.time)
+            if when[0]:
+                record = int(pack(f.lane, when, LANDED, 0, 2)[0])
+            add_lane(out, writes, record, site, record & KIND_BITS, _LANE)
     return out
 
 
@@ -155,7 +158,7 @@ class Shadow:
         self.second = False
         self.read = False
         #: further accesses by granule: records and instructions, of each lane the newest of a kind
-        self.more: dict[int, dict[tuple[bool, int, int], tuple[int, int]]] = {}
+        self.more: dict[int, Entries] = {}
         #: which granules have any
         self.listed: BoolArray = np.zeros(0, bool)
         self._strong: Shadow | None = None
@@ -200,7 +203,7 @@ class Shadow:
             parts.append((at, slot.records[index[at]], slot.sites[index[at]]))
         for k in np.flatnonzero(self.listed[index]) if self.more else ():
             kept = self.more.get(int(index[k]), {})
-            found = [entry for (writes, _, _), entry in kept.items() if writes]
+            found = [one for key, entry in kept.items() if key[0] for one in single(entry, _LANE)]
             if found:
                 records, sites = np.array(found, np.uint64).T
                 parts.append((np.full(len(found), k), records, sites.astype(np.uint32)))
