@@ -114,6 +114,8 @@ class Model:
         #: clock of a thread when it had waited for one of its groups
         self._done: dict[tuple[int, int], int] = {}
         self._waited = np.zeros(count, np.int64)
+        #: by CTA, place and phase of an mbarrier: what its arrivals gave
+        self._phases: dict[tuple[int, int, int], Ints] = {}
         self._event = 0
         self._fences: list[_Fence] = []
         #: for each race the accesses, and which of the newer and older ones
@@ -196,6 +198,24 @@ class Model:
             others = (thread & ~31) + np.flatnonzero(members)
             self.clock[thread] = before[others].max(axis=0)
         self._tick(e.threads)
+
+    # --- mbarriers ------------------------------------------------------------------------------
+
+    def on_gave(self, e: Event) -> None:
+        """Arrivals, all of which release."""
+        for thread, place, phase in zip(e.threads, e.places, e.groups, strict=True):
+            key = int(thread // self.per), int(place), int(phase)
+            given = self._phases.setdefault(key, np.zeros_like(self.clock[0]))
+            np.maximum(given, self.clock[thread], out=given)
+        self._tick(e.threads)
+
+    def on_took(self, e: Event) -> None:
+        """Waits that were true, all of which acquire: of this phase and those before it."""
+        for thread, place, phase in zip(e.threads, e.places, e.groups, strict=True):
+            for number in range(int(phase) + 1):
+                given = self._phases.get((int(thread // self.per), int(place), number))
+                if given is not None:
+                    self._learn(int(thread), given)
 
     # --- fences ---------------------------------------------------------------------------------
 

@@ -14,8 +14,9 @@ __all__ = ["KINDS", "Program", "make"]
 
 #: barriers of everyone; parts of a CTA or warp; patterns of release and acquire; cp.async; places
 #: with many readers, cp.async among them, where whole warps meet; fence.sc among accesses that
-#: acquire nothing; strong accesses of all scopes and sizes to few places
-KINDS = ("whole", "parts", "patterns", "copies", "readers", "fences", "strengths")
+#: acquire nothing; strong accesses of all scopes and sizes to few places; mbarriers at which some
+#: lanes arrive and some wait
+KINDS = ("whole", "parts", "patterns", "copies", "readers", "fences", "strengths", "phases")
 
 _HEAD = """\
 .version 8.0
@@ -26,8 +27,9 @@ _HEAD = """\
 .reg .pred %p, %q;
 .reg .b16 %h;
 .reg .b32 %t, %w, %l, %n, %c, %i, %s, %a, %r, %v, %m, %z;
-.reg .b64 %d, %e, %g, %x;
+.reg .b64 %d, %e, %g, %x, %state;
 .shared .align 16 .b8 s[2048];
+.shared .align 8 .b64 bars[16];
 ld.param.u64 %g, [g_p];
 mov.u32 %t, %tid.x; mov.u32 %c, %ctaid.x; mov.u32 %n, %ntid.x;
 shr.u32 %w, %t, 5; and.b32 %l, %t, 31; mad.lo.u32 %n, %c, %n, %t;
@@ -62,6 +64,8 @@ class _Writer:
     next: int = 16
     #: whether strong accesses may acquire and release
     exact: bool = False
+    #: how many arrivals each mbarrier expects
+    expected: list[int] = field(default_factory=list)
 
     @property
     def warps(self) -> int:
@@ -80,7 +84,7 @@ class _Writer:
         """Set %p to a subset of the threads and return the guard, or an empty one."""
         rng = self.rng
         kind = rng.choice(("one", "one", "some", "lane", "warp", "odd", "below", "cta", "all"))
-        actors = {"patterns": 0.8, "readers": 0.6, "parts": 0.2, "strengths": 1.0}
+        actors = {"patterns": 0.8, "phases": 0.5, "readers": 0.6, "parts": 0.2, "strengths": 1.0}
         if self.kind in actors and rng.random() < actors[self.kind]:
             kind = "actor"
         line = {
@@ -325,6 +329,58 @@ class _Writer:
         self.put(f"mov.u32 %m, 1; shl.b32 %m, %m, %w; and.b32 %m, %m, {bits};")
         self.put("setp.eq.u32 %q, %m, 0;", f"@%q bra {after};", what, f"{after}:")
 
+    def crowd(self) -> None:
+        """All threads of a CTA read a place of its own; one waits for most of them and writes."""
+        self.next += 2
+        place, taker = f"[%a+{4 * self.next}]", self.rng.choice(self.actors()) % self.block
+        self.put("mov.u32 %a, s;", f"ld.shared.b32 %r, {place};")
+        self.phase(taker)
+        self.value()
+        self.put(f"setp.eq.u32 %p, %t, {taker};", "mov.u32 %a, s;")
+        self.put(f"@%p st.shared.b32 {place}, %v;")
+
+    def phase(self, taker: int | None = None) -> None:
+        """Some threads of each CTA arrive at an mbarrier of their own; some wait for them."""
+        rng = self.rng
+        if len(self.expected) == 16:
+            self.barrier()
+            return
+        at = f"[bars+{8 * len(self.expected)}]"
+        one, late = rng.randrange(self.block), rng.randrange(self.block)
+        self.expected.append(0)
+        arrive = f"mbarrier.arrive.shared.b64 %state, {at};"
+        test, count = rng.choice(
+            (
+                ("setp.ne.u32 %p, %t, 9999;", self.block),
+                (f"setp.ne.u32 %p, %t, {late};", self.block - 1),
+                (f"setp.ne.u32 %p, %t, {late};", self.block - 1),
+                (f"setp.le.u32 %p, %t, {one};", one + 1),
+                (f"setp.eq.u32 %p, %t, {one};", 1),
+            )
+        )
+        if taker is not None:
+            test, count = f"setp.ne.u32 %p, %t, {late};", self.block - 1
+        self.expected[-1] = count
+        self.put(test, f"@%p {arrive}")
+        if rng.random() < 0.4:
+            self.plain()
+        again, after = self.label(), self.label()
+        self.put(
+            f"setp.eq.u32 %q, %t, {taker};"
+            if taker is not None
+            else rng.choice(
+                (
+                    "setp.ne.u32 %q, %t, 9999;",
+                    f"setp.eq.u32 %q, %t, {rng.choice(self.actors()) % self.block};",
+                    f"setp.eq.u32 %q, %t, {rng.choice(self.actors()) % self.block};",
+                    f"setp.eq.u32 %q, %w, {rng.randrange(self.warps)};",
+                )
+            ),
+            f"@!%q bra {after};",
+            f"{again}: mbarrier.test_wait.parity.shared.b64 %q, {at}, 0; @!%q bra {again};",
+            f"{after}:",
+        )
+
     def copy(self) -> None:
         size = self.rng.choice((4, 4, 8, 16))
         self.put(self.rng.choice(("mov.u32 %i, %t;", "mov.u32 %i, %t;", "xor.b32 %i, %t, 1;")))
@@ -345,11 +401,13 @@ class _Writer:
         self.next += 2
         place = f"[%g+{4 * self.next}]"
         meet = (self.barrier, self.warp_sync, self.wait, self.wait)
+        if self.kind == "phases":
+            meet = (self.phase, self.phase, self.warp_sync)
         if self.kind == "parts":
             meet = (self.part_sync, self.part_sync, self.named_barrier)
         for _ in range(rng.randrange(1, 5)):
             guard = self.who()
-            if self.kind == "parts" or rng.random() < 0.4:
+            if self.kind in ("parts", "phases") or rng.random() < 0.4:
                 self.put(f"{guard}ld.global.b32 %r, {place};")
             else:
                 self.put("mad.lo.u32 %a, %n, 4, %s; add.u32 %s, %s, 4;")
@@ -380,10 +438,14 @@ class _Writer:
                 choices += [self.fence, self.fence, self.fence, self.fence, self.part_sync]
             if self.kind in ("copies", "readers"):
                 choices += [self.wait, self.wait]
+            if self.kind == "phases":
+                choices += [self.phase, self.phase, self.phase]
             if self.exact:
                 choices += [self.fence, self.message]
             rng.choice(choices)()
-        elif self.kind == "readers" or (self.kind == "parts" and rng.random() < 0.25):
+        elif self.kind == "phases" and rng.random() < 0.15:
+            self.crowd()
+        elif self.kind == "readers" or (self.kind in ("parts", "phases") and rng.random() < 0.25):
             self.reuse()
         elif self.kind == "copies" and rng.random() < 0.4:
             self.copy()
@@ -421,7 +483,15 @@ def make(kind: str, seed: int) -> Program:
     writer.apart = kind == "patterns" and rng.random() < 0.5
     if kind == "strengths":
         writer.exact, writer.places = rng.random() < 0.5, 1
-    short = writer.apart or kind in ("parts", "readers", "strengths")
+    short = writer.apart or kind in ("parts", "readers", "strengths", "phases")
+    loops = 0.0 if kind == "phases" else 0.1  # an mbarrier of these has one phase
     for _ in range(rng.randrange(2, 8) if short else rng.randrange(4, 14)):
-        (writer.loop if rng.random() < 0.1 else writer.statement)()
-    return Program(_HEAD + "\n".join(writer.lines) + "\nret;\n}\n", grid, block)
+        (writer.loop if rng.random() < loops else writer.statement)()
+    begin = [
+        f"@%p mbarrier.init.shared.b64 [bars+{8 * k}], {count};"
+        for k, count in enumerate(writer.expected)
+    ]
+    if begin:
+        begin = ["setp.eq.u32 %p, %t, 0;", *begin, "bar.sync 0;"]
+    body = "\n".join([*begin, *writer.lines])
+    return Program(f"{_HEAD}{body}\nret;\n}}\n", grid, block)

@@ -21,10 +21,11 @@ import ptxsim
 from ptxsim.diagnostics import Severity
 from ptxsim.isa.order import MemoryOrder
 from ptxsim.machine.launch import Buffer, LaunchRecord, run
-from ptxsim.machine.races import RaceChecker, checker, traits
+from ptxsim.machine.races import RaceChecker, checker, judge, traits
 from ptxsim.machine.races.fence_order import FenceOrder
 from ptxsim.machine.races.judge import Judge
 from ptxsim.machine.races.past import Past
+from ptxsim.machine.races.phases import Phases
 from ptxsim.machine.races.shadow import Shadow
 from ptxsim.machine.watch import Watch, combine
 from ptxsim.machine.wave import Geometry
@@ -37,7 +38,7 @@ SCHEDULES = ("default", "reverse", "warp-serial", "random:3")
 #: seeds of the default run, by kind
 SAMPLE = {
     "whole": 60, "parts": 70, "patterns": 70, "copies": 60, "readers": 60, "fences": 60,
-    "strengths": 60,
+    "strengths": 60, "phases": 60,
 }  # fmt: skip
 MANY = 2000
 
@@ -342,6 +343,27 @@ def test_a_lost_strength_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_lost_word_of_a_vector_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checker, "_vector", lambda access, at: [at])
     assert _noticed("strengths", RaceChecker, "false alarm")
+
+
+def test_a_lost_lane_of_a_large_step_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first and the last lane of a warp do not stand for those between."""
+    add = judge.add_warp
+
+    def ends(kept: Any, writes: bool, record: int, site: int, how: int, at: int, mask: int) -> None:
+        add(kept, writes, record, site, how, at, mask & -mask | 1 << mask.bit_length() - 1)
+
+    monkeypatch.setattr(judge, "add_warp", ends)
+    assert _noticed("phases", RaceChecker, "missed")
+
+
+def test_a_lost_arrival_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    arrived = Phases.arrived
+
+    def first(self: Phases, lanes: Any, barrier: Any, phase: Any, order: MemoryOrder) -> None:
+        arrived(self, lanes[:1], barrier[:1], phase[:1], order)
+
+    monkeypatch.setattr(Phases, "arrived", first)
+    assert _noticed("phases", RaceChecker, "false alarm")
 
 
 def _noticed(kind: str, checker: type[RaceChecker], says: str) -> bool:
