@@ -8,7 +8,8 @@ in the memory, so every access covers whole granules.
 Two slots keep reads, and two keep writes that are unordered with each other (atomics, equal
 values), as far apart as possible: of unordered accesses the ones farthest apart suffice to find
 every later race where warps meet as wholes.  What this does not hold for is kept in a list: all
-others in programs that order single lanes or warps (``exact``), and what cp.async reads.
+others in programs that order single lanes or warps, what cp.async reads, and strong accesses of
+several scopes or sizes, which differ in what they race with.
 """
 
 from __future__ import annotations
