@@ -24,10 +24,13 @@ def begun(count: int) -> str:
     return f"@%zero mbarrier.init.shared.b64 [%bar], {count};\nbar.sync 0;\n"
 
 
-@pytest.mark.parametrize("options", [
-    {"block": 1024}, {"block": 128, "grid": 8}, {"block": 128, "grid": 8, "wave_ctas": 1},
-], ids=["one CTA", "eight CTAs", "eight waves"])  # fmt: skip
-@pytest.mark.parametrize("access", ["ld.shared.u32 %r1, [%s];", "red.shared.or.b32 [%s], 8;"])
+READ, ADD = "ld.shared.u32 %r1, [%s];", "red.shared.or.b32 [%s], 8;"
+
+
+@pytest.mark.parametrize(("access", "options"), [
+    (READ, {"block": 1024}), (ADD, {"block": 1024}), (READ, {"block": 128, "grid": 8}),
+    (READ, {"block": 128, "grid": 8, "wave_ctas": 1}),
+], ids=["reads", "atomics", "reads of eight CTAs", "reads of eight waves"])  # fmt: skip
 def test_one_lane_of_many_does_not_arrive(access: str, options: dict[str, Any]) -> None:
     """More lanes than are looked at one by one; the late one is neither first nor last."""
     body = f"""{access} //!

@@ -38,7 +38,7 @@ SCHEDULES = ("default", "reverse", "warp-serial", "random:3")
 #: seeds of the default run, by kind
 SAMPLE = {
     "whole": 60, "parts": 70, "patterns": 70, "copies": 60, "readers": 60, "fences": 60,
-    "strengths": 60, "phases": 60,
+    "strengths": 60, "phases": 40,
 }  # fmt: skip
 MANY = 2000
 
