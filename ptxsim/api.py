@@ -19,7 +19,7 @@ from .errors import PtxError, UsageError
 from .machine.advice import Advisor
 from .machine.launch import DEFAULT_INSTRUCTIONS, SCHEDULES, WMMA_RULES, Buffer, LaunchRecord, run
 from .machine.memory import ARENA
-from .machine.races import MAX_LANES, RaceChecker, fences_in_order, orders_parts, provenance
+from .machine.races import MAX_LANES, RaceChecker, provenance, traits
 from .machine.watch import Watch, combine
 from .machine.wave import Dimensions, Geometry
 from .report import Finding, FindingLog, Output, Report, without_consequences
@@ -315,10 +315,7 @@ class Kernel:
                     f"the race checker tells {MAX_LANES} threads apart; launch fewer, or choose"
                     " tools without racecheck"
                 )
-            module = self.module.typed
-            checks.append(
-                RaceChecker(orders_parts(module), self._unwatched(args), fences_in_order(module))
-            )
+            checks.append(RaceChecker(traits(self.module.typed), self._unwatched(args)))
         return checks
 
     def _unwatched(self, args: Sequence[Any]) -> frozenset[tuple[int, int]]:

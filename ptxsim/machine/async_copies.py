@@ -158,7 +158,9 @@ class AsyncCopies:
                 batch.group = np.where(now, -1, batch.group)
         self._batches = [b for b in self._batches if (b.group >= 0).any()]
         signal.lanes, signal.place = signal.lanes[~chosen], signal.place[~chosen]
-        wave.service("mbarriers").arrive_for_copies(wave, place, lanes, signal.site)
+        phases = wave.service("mbarriers").arrive_for_copies(wave, place, lanes, signal.site)
+        if wave.watch is not None:
+            wave.watch.copies_arrived(wave, lanes, place, phases, signal.number)
 
     def finish(self, wave: Wave) -> None:
         """Let all signals arrive whose mbarriers are still there."""

@@ -257,14 +257,18 @@ class Mbarriers:
             b = self._object(place, who, index)
             self._add(b, who, index, np.zeros(len(index), np.int64), sizes[index])
 
-    def _add(self, b: Mbarrier, who: Party, index: Array, counts: Array, sizes: Array) -> None:
+    def _add(self, b: Mbarrier, who: Party, index: Array, counts: Array, sizes: Array) -> Array:
+        """Count arrivals and bytes; the phase in which each counts."""
+        phases: list[int] = []
         while len(index):
             done, _ = self._count(b, who, index, counts, sizes)
+            phases += [b.phase] * (done or len(index))
             if not done:
                 break
             self._complete(b)
             index, counts, sizes = index[done:], counts[done:], sizes[done:]
         self._write(who.wave, b)
+        return np.array(phases, np.int64)
 
     def _count(
         self, b: Mbarrier, who: Party, index: Array, counts: Array, sizes: Array
@@ -330,20 +334,19 @@ class Mbarriers:
                 who.fail(f"more than {COUNT_LIMIT} arrivals are pending", index)
             self._write(who.wave, b)
 
-    def arrive_for_copies(self, wave: Wave, place: int, lanes: Array, site: Site) -> None:
-        """The copies of these lanes have landed: each arrives."""
+    def arrive_for_copies(self, wave: Wave, place: int, lanes: Array, site: Site) -> Array:
+        """The copies of these lanes have landed: each arrives, in which phase is told."""
         who = Party(wave, len(lanes), lanes, np.full(len(lanes), place), None, site)
         index = np.arange(len(lanes))
         b = self._object(place, who, index)
-        self._add(b, who, index, np.ones(len(lanes), np.int64), np.zeros(len(lanes), np.int64))
+        zeros = np.zeros(len(lanes), np.int64)
+        return self._add(b, who, index, zeros + 1, zeros)
 
     def complete_bytes(self, wave: Wave, place: int, size: int, lane: int, site: Site) -> int:
         """A bulk copy of ``size`` bytes has landed; the phase in which it counts."""
         who = Party(wave, 1, np.array([lane]), np.array([place]), None, site)
         b = self._object(place, who, np.array([0]))
-        phase = b.phase
-        self._add(b, who, np.array([0]), np.array([0]), np.array([-size]))
-        return phase
+        return int(self._add(b, who, np.array([0]), np.array([0]), np.array([-size]))[0])
 
     # --- waits ----------------------------------------------------------------------------------
 

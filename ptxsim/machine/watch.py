@@ -98,6 +98,14 @@ class Watch:
         """cp.async.mbarrier.arrive: the copies of groups below ``limit`` that have not been waited
         for will arrive at the mbarrier at shared place ``barrier``."""
 
+    def copies_arrived(
+        self, wave: Wave, lanes: Array, barrier: int, phase: Array, issued: int
+    ) -> None:
+        """The first ``issued`` cp.async of the wave, those of these lanes, have landed.
+
+        Each lane arrives for its own at the mbarrier at this place, in the phase of its number.
+        """
+
     # --- mbarriers ------------------------------------------------------------------------------
 
     def mbarrier_initialised(self, wave: Wave, lanes: Array, barrier: Array, site: Site) -> None:

@@ -39,7 +39,7 @@ class Event:
     #: [thread, 32]: lanes that a thread synchronises with
     members: Any = None
     sources: Any = None
-    #: number of each thread's group of copies, or the limit of a wait
+    #: number of each thread's group of copies, or the limit of a wait; phases of mbarriers
     groups: Any = None
 
 
@@ -109,6 +109,22 @@ class Recorder(Watch):
 
     def fence(self, wave: Any, lanes: Any, order: MemoryOrder, site: Any) -> None:
         self.events.append(Event("fence", self._threads(lanes), site.line, order))
+
+    def mbarrier_arrived(
+        self, wave: Any, lanes: Any, barrier: Any, phase: Any, order: MemoryOrder, site: Any
+    ) -> None:
+        self._object("gave", lanes, barrier, phase, order)
+
+    def mbarrier_passed(
+        self, wave: Any, lanes: Any, barrier: Any, phase: Any, order: MemoryOrder, site: Any
+    ) -> None:
+        self._object("took", lanes, barrier, phase, order)
+
+    def _object(self, kind: str, lanes: Any, barrier: Any, phase: Any, order: MemoryOrder) -> None:
+        places = barrier % self.wave.shared_stride
+        self.events.append(
+            Event(kind, self._threads(lanes), order=order, places=places, groups=phase.copy())
+        )
 
     def copy_issued(
         self, wave: Any, lanes: Any, target: Any, source: Any, size: int, copied: Any,

@@ -114,6 +114,8 @@ class Model:
         #: clock of a thread when it had waited for one of its groups
         self._done: dict[tuple[int, int], int] = {}
         self._waited = np.zeros(count, np.int64)
+        #: by CTA, place and phase of an mbarrier: what its arrivals gave
+        self._phases: dict[tuple[int, int, int], Ints] = {}
         self._event = 0
         self._fences: list[_Fence] = []
         #: for each race the accesses, and which of the newer and older ones
@@ -197,6 +199,24 @@ class Model:
             self.clock[thread] = before[others].max(axis=0)
         self._tick(e.threads)
 
+    # --- mbarriers ------------------------------------------------------------------------------
+
+    def on_gave(self, e: Event) -> None:
+        """Arrivals, all of which release."""
+        for thread, place, phase in zip(e.threads, e.places, e.groups, strict=True):
+            key = int(thread // self.per), int(place), int(phase)
+            given = self._phases.setdefault(key, np.zeros_like(self.clock[0]))
+            np.maximum(given, self.clock[thread], out=given)
+        self._tick(e.threads)
+
+    def on_took(self, e: Event) -> None:
+        """Waits that were true, all of which acquire: of this phase and those before it."""
+        for thread, place, phase in zip(e.threads, e.places, e.groups, strict=True):
+            for number in range(int(phase) + 1):
+                given = self._phases.get((int(thread // self.per), int(place), number))
+                if given is not None:
+                    self._learn(int(thread), given)
+
     # --- fences ---------------------------------------------------------------------------------
 
     def on_fence(self, e: Event) -> None:
@@ -227,18 +247,20 @@ class Model:
     def on_load(self, e: Event) -> None:
         """A read that acquires comes itself after what it acquires."""
         if e.order.strong:
-            for k in range(len(e.threads)):
-                self._read(e, k)
+            for one in _elements_of(e):
+                for k in range(len(e.threads)):
+                    self._read(one, k)
         self._access(e, writes=False)
 
     def on_store(self, e: Event) -> None:
         self._access(e, writes=True)
-        for k in e.served:
-            where = self._where(e, k)
-            if e.order.strong:
-                self._last[where] = self._write(e, k, self._last.get(where), carries=False)
-            else:
-                self._last.pop(where, None)
+        for one in _elements_of(e):
+            for k in e.served:
+                where = self._where(one, k)
+                if e.order.strong:
+                    self._last[where] = self._write(one, k, self._last.get(where), carries=False)
+                else:
+                    self._last.pop(where, None)
 
     def on_atomic(self, e: Event) -> None:
         if e.order.acquire:
@@ -426,6 +448,11 @@ class Model:
         self._tick(e.threads)
 
 
+def _elements_of(e: Event) -> list[Event]:
+    """The elements of a vector, each of which synchronises by itself."""
+    return [replace(e, places=e.places + k * e.size) for k in range(e.count)]
+
+
 def _bytes(a: _Accesses) -> Bools:
     """Which bytes of the block each lane accesses [lane, 8]."""
     at = np.arange(8)
@@ -434,7 +461,9 @@ def _bytes(a: _Accesses) -> Bools:
 
 
 def _hidden(old: _Accesses, new: _Accesses, pairs: Bools) -> bool:
-    """Whether ordered writes stand over all old bytes of these pairs."""
+    """Whether ordered writes that may leave the same value stand over all bytes of the pairs."""
+    if new.values is None:
+        return False
     both = _bytes(new)[:, None, :] & (_bytes(old) & ~old.covered)[None, :, :]
     return not (both & pairs[:, :, None]).any()
 

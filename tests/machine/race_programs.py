@@ -14,8 +14,9 @@ __all__ = ["KINDS", "Program", "make"]
 
 #: barriers of everyone; parts of a CTA or warp; patterns of release and acquire; cp.async; places
 #: with many readers, cp.async among them, where whole warps meet; fence.sc among accesses that
-#: acquire nothing
-KINDS = ("whole", "parts", "patterns", "copies", "readers", "fences")
+#: acquire nothing; strong accesses of all scopes and sizes to few places; mbarriers at which some
+#: lanes arrive and some wait
+KINDS = ("whole", "parts", "patterns", "copies", "readers", "fences", "strengths", "phases")
 
 _HEAD = """\
 .version 8.0
@@ -26,8 +27,9 @@ _HEAD = """\
 .reg .pred %p, %q;
 .reg .b16 %h;
 .reg .b32 %t, %w, %l, %n, %c, %i, %s, %a, %r, %v, %m, %z;
-.reg .b64 %d, %e, %g, %x;
+.reg .b64 %d, %e, %g, %x, %state;
 .shared .align 16 .b8 s[2048];
+.shared .align 8 .b64 bars[16];
 ld.param.u64 %g, [g_p];
 mov.u32 %t, %tid.x; mov.u32 %c, %ctaid.x; mov.u32 %n, %ntid.x;
 shr.u32 %w, %t, 5; and.b32 %l, %t, 31; mad.lo.u32 %n, %c, %n, %t;
@@ -60,6 +62,10 @@ class _Writer:
     #: whether each message has words of its own, and the next of them
     apart: bool = False
     next: int = 16
+    #: whether strong accesses may acquire and release
+    exact: bool = False
+    #: how many arrivals each mbarrier expects
+    expected: list[int] = field(default_factory=list)
 
     @property
     def warps(self) -> int:
@@ -78,7 +84,7 @@ class _Writer:
         """Set %p to a subset of the threads and return the guard, or an empty one."""
         rng = self.rng
         kind = rng.choice(("one", "one", "some", "lane", "warp", "odd", "below", "cta", "all"))
-        actors = {"patterns": 0.8, "readers": 0.6, "parts": 0.2}
+        actors = {"patterns": 0.8, "phases": 0.5, "readers": 0.6, "parts": 0.2, "strengths": 1.0}
         if self.kind in actors and rng.random() < actors[self.kind]:
             kind = "actor"
         line = {
@@ -116,16 +122,19 @@ class _Writer:
                 f"and.b32 %i, %t, {rng.choice((1, 3))};",
             )
         )
-        if self.kind == "patterns" and rng.random() < 0.8:
+        likely = 1.0 if self.kind == "strengths" else 0.8
+        if self.kind in ("patterns", "strengths") and rng.random() < likely:
             index = f"mov.u32 %i, {rng.randrange(self.places)};"
         if self.kind == "copies":
             index = index.replace("mov.u32 %i, %w;", "mov.u32 %i, %t;")
         self.put(index)
-        offset = rng.choice((0, 0, 0, size)) if size < 16 else 0
-        if rng.random() < (0.3 if self.kind == "patterns" else 0.7):
+        near = size < 16 and self.kind != "strengths"
+        offset = rng.choice((0, 0, 0, size)) if near else 0
+        shared = {"patterns": 0.3, "strengths": 0.1}
+        if rng.random() < shared.get(self.kind, 0.7):
             self.put(f"mad.lo.u32 %a, %i, {size}, %s;")
             return "shared", f"[%a+{offset}]"
-        if rng.random() < 0.5:
+        if self.kind != "strengths" and rng.random() < 0.5:
             self.put("mad.lo.u32 %i, %c, 100, %i;")
         self.put(f"mad.wide.u32 %d, %i, {size}, %g;")
         return "global", f"[%d+{offset}]"
@@ -162,7 +171,8 @@ class _Writer:
     def strong(self) -> None:
         """An access with order words, or an atomic."""
         rng = self.rng
-        wide = rng.random() < 0.15
+        mixed = self.kind == "strengths"
+        wide = rng.random() < (0.3 if mixed else 0.15)
         type_, size = ("b64", 8) if wide else ("b32", 4)
         value, into = ("%x", "%e") if wide else ("%v", "%r")
         space, at = self.place(size)
@@ -170,6 +180,11 @@ class _Writer:
         pattern = self.kind == "patterns"
         scope = rng.choice(("cta", "gpu", "gpu", "gpu", "sys") if pattern else ("cta", "gpu"))
         what = rng.choice(("ld", "st", "atom", "red"))
+        if mixed and self.exact and what in ("ld", "st") and rng.random() < 0.4:
+            pattern = True
+        if what in ("ld", "st") and not wide and mixed and rng.random() < 0.3:
+            space, at = self.place(8)
+            type_, value, into = "v2.b32", "{%v, %z}", "{%r, %m}"
         if what in ("ld", "st"):
             sem = {"ld": "acquire", "st": "release"}[what]
             words = f"{sem}.{scope}" if pattern and rng.random() < 0.6 else f"relaxed.{scope}"
@@ -185,6 +200,30 @@ class _Writer:
         type_ = type_ if operation == "exch" else type_.replace("b", "u")
         operands = f"{into}, {at}, {value}" if what == "atom" else f"{at}, {value}"
         self.put(f"{guard}{what}.{sem}.{scope}.{space}.{operation}.{type_} {operands};")
+
+    def layers(self) -> None:
+        """A few threads make strong accesses of all scopes to a place of their own."""
+        rng = self.rng
+        self.next += 2
+        self.value()
+        for _ in range(rng.randrange(3, 5)):
+            scope, (type_, value, into) = (
+                rng.choice(("cta", "gpu", "gpu")),
+                rng.choice((("b32", "%v", "%r"), ("b32", "%v", "%r"), ("b64", "%x", "%e"))),
+            )
+            self.put(f"setp.eq.u32 %p, %n, {rng.choice(self.actors()[::2])};")
+            at = f"[%g+{4 * self.next}]"
+            self.put(
+                rng.choice(
+                    (
+                        f"@%p ld.relaxed.{scope}.global.{type_} {into}, {at};",
+                        f"@%p ld.relaxed.{scope}.global.{type_} {into}, {at};",
+                        f"@%p st.relaxed.{scope}.global.{type_} {at}, {value};",
+                        f"@%p red.relaxed.{scope}.global.max.{type_.replace('b', 'u')} {at},"
+                        f" {value};",
+                    )
+                )
+            )
 
     def fence(self) -> None:
         guard = self.who()
@@ -227,6 +266,15 @@ class _Writer:
                 f"ld.relaxed.{scope}.global.u32 %r, [%g+{4 * flag}];",
             )
         )
+        if self.kind == "strengths":  # the flag is the second word of a vector for one of them
+            pair = flag & ~1
+            if rng.random() < 0.5:
+                sends = f"st.release.{scope}.global.v2.u32 [%g+{4 * pair}], {{%z, %v}};"
+                takes = takes.replace(f"[%g+{4 * flag}]", f"[%g+{4 * pair + 4}]")
+            else:
+                sends = sends.replace(f"[%g+{4 * flag}]", f"[%g+{4 * pair + 4}]")
+                takes = f"ld.acquire.{scope}.global.v2.u32 {{%r, %m}}, [%g+{4 * pair}];"
+            data = 10
         self.value()
         self.put(f"setp.eq.u32 %p, %n, {giver};")
         self.put(f"@%p st.global.u32 [%g+{4 * data}], %v;", f"@%p {sends}")
@@ -281,6 +329,58 @@ class _Writer:
         self.put(f"mov.u32 %m, 1; shl.b32 %m, %m, %w; and.b32 %m, %m, {bits};")
         self.put("setp.eq.u32 %q, %m, 0;", f"@%q bra {after};", what, f"{after}:")
 
+    def crowd(self) -> None:
+        """All threads of a CTA read a place of its own; one waits for most of them and writes."""
+        self.next += 2
+        place, taker = f"[%a+{4 * self.next}]", self.rng.choice(self.actors()) % self.block
+        self.put("mov.u32 %a, s;", f"ld.shared.b32 %r, {place};")
+        self.phase(taker)
+        self.value()
+        self.put(f"setp.eq.u32 %p, %t, {taker};", "mov.u32 %a, s;")
+        self.put(f"@%p st.shared.b32 {place}, %v;")
+
+    def phase(self, taker: int | None = None) -> None:
+        """Some threads of each CTA arrive at an mbarrier of their own; some wait for them."""
+        rng = self.rng
+        if len(self.expected) == 16:
+            self.barrier()
+            return
+        at = f"[bars+{8 * len(self.expected)}]"
+        one, late = rng.randrange(self.block), rng.randrange(self.block)
+        self.expected.append(0)
+        arrive = f"mbarrier.arrive.shared.b64 %state, {at};"
+        test, count = rng.choice(
+            (
+                ("setp.ne.u32 %p, %t, 9999;", self.block),
+                (f"setp.ne.u32 %p, %t, {late};", self.block - 1),
+                (f"setp.ne.u32 %p, %t, {late};", self.block - 1),
+                (f"setp.le.u32 %p, %t, {one};", one + 1),
+                (f"setp.eq.u32 %p, %t, {one};", 1),
+            )
+        )
+        if taker is not None:
+            test, count = f"setp.ne.u32 %p, %t, {late};", self.block - 1
+        self.expected[-1] = count
+        self.put(test, f"@%p {arrive}")
+        if rng.random() < 0.4:
+            self.plain()
+        again, after = self.label(), self.label()
+        self.put(
+            f"setp.eq.u32 %q, %t, {taker};"
+            if taker is not None
+            else rng.choice(
+                (
+                    "setp.ne.u32 %q, %t, 9999;",
+                    f"setp.eq.u32 %q, %t, {rng.choice(self.actors()) % self.block};",
+                    f"setp.eq.u32 %q, %t, {rng.choice(self.actors()) % self.block};",
+                    f"setp.eq.u32 %q, %w, {rng.randrange(self.warps)};",
+                )
+            ),
+            f"@!%q bra {after};",
+            f"{again}: mbarrier.test_wait.parity.shared.b64 %q, {at}, 0; @!%q bra {again};",
+            f"{after}:",
+        )
+
     def copy(self) -> None:
         size = self.rng.choice((4, 4, 8, 16))
         self.put(self.rng.choice(("mov.u32 %i, %t;", "mov.u32 %i, %t;", "xor.b32 %i, %t, 1;")))
@@ -301,11 +401,13 @@ class _Writer:
         self.next += 2
         place = f"[%g+{4 * self.next}]"
         meet = (self.barrier, self.warp_sync, self.wait, self.wait)
+        if self.kind == "phases":
+            meet = (self.phase, self.phase, self.warp_sync)
         if self.kind == "parts":
             meet = (self.part_sync, self.part_sync, self.named_barrier)
         for _ in range(rng.randrange(1, 5)):
             guard = self.who()
-            if self.kind == "parts" or rng.random() < 0.4:
+            if self.kind in ("parts", "phases") or rng.random() < 0.4:
                 self.put(f"{guard}ld.global.b32 %r, {place};")
             else:
                 self.put("mad.lo.u32 %a, %n, 4, %s; add.u32 %s, %s, 4;")
@@ -323,6 +425,7 @@ class _Writer:
 
     def statement(self) -> None:
         rng = self.rng
+        likely = {"patterns": 0.5, "strengths": 0.95}
         if self.apart and rng.random() < 0.9:
             rng.choice((self.message, self.message, self.message, self.fence, self.barrier))()
         elif rng.random() < self.order:
@@ -335,12 +438,20 @@ class _Writer:
                 choices += [self.fence, self.fence, self.fence, self.fence, self.part_sync]
             if self.kind in ("copies", "readers"):
                 choices += [self.wait, self.wait]
+            if self.kind == "phases":
+                choices += [self.phase, self.phase, self.phase]
+            if self.exact:
+                choices += [self.fence, self.message]
             rng.choice(choices)()
-        elif self.kind == "readers" or (self.kind == "parts" and rng.random() < 0.25):
+        elif self.kind == "phases" and rng.random() < 0.15:
+            self.crowd()
+        elif self.kind == "readers" or (self.kind in ("parts", "phases") and rng.random() < 0.25):
             self.reuse()
         elif self.kind == "copies" and rng.random() < 0.4:
             self.copy()
-        elif self.kind != "fences" and rng.random() < (0.5 if self.kind == "patterns" else 0.2):
+        elif self.kind == "strengths" and rng.random() < 0.6:
+            self.layers()
+        elif self.kind != "fences" and rng.random() < likely.get(self.kind, 0.2):
             self.strong()
         else:
             self.plain()
@@ -362,14 +473,25 @@ def make(kind: str, seed: int) -> Program:
     """The program of a kind and seed."""
     rng = random.Random(f"{kind} {seed}")
     block = rng.choice((32, 64, 96, 40))
-    grid = rng.choice((1, 1, 2, 3)) if kind != "patterns" else rng.choice((1, 2, 2, 3))
+    several = kind in ("patterns", "strengths")
+    grid = rng.choice((1, 2, 2, 3)) if several else rng.choice((1, 1, 2, 3))
     if kind == "readers":
         grid = rng.choice((1, 1, 1, 2))
     writer = _Writer(rng, kind, grid, block)
     writer.order = rng.choice((0.2, 0.4, 0.5, 0.6, 0.75))
     writer.places = rng.choice((1, 2, 4, 8))
     writer.apart = kind == "patterns" and rng.random() < 0.5
-    short = writer.apart or kind in ("parts", "readers")
+    if kind == "strengths":
+        writer.exact, writer.places = rng.random() < 0.5, 1
+    short = writer.apart or kind in ("parts", "readers", "strengths", "phases")
+    loops = 0.0 if kind == "phases" else 0.1  # an mbarrier of these has one phase
     for _ in range(rng.randrange(2, 8) if short else rng.randrange(4, 14)):
-        (writer.loop if rng.random() < 0.1 else writer.statement)()
-    return Program(_HEAD + "\n".join(writer.lines) + "\nret;\n}\n", grid, block)
+        (writer.loop if rng.random() < loops else writer.statement)()
+    begin = [
+        f"@%p mbarrier.init.shared.b64 [bars+{8 * k}], {count};"
+        for k, count in enumerate(writer.expected)
+    ]
+    if begin:
+        begin = ["setp.eq.u32 %p, %t, 0;", *begin, "bar.sync 0;"]
+    body = "\n".join([*begin, *writer.lines])
+    return Program(f"{_HEAD}{body}\nret;\n}}\n", grid, block)

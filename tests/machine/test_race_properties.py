@@ -3,9 +3,9 @@
 Both see the same run.  A pair that the checker reports must be one of the model; and at every place
 the model's first race must be reported when it happens.  After a race the checker's records are
 replaced, so further pairs at the same place may be hidden; so are accesses that a write stands over
-which is ordered after them, but not before the new access, and does not race with it: both are
-strong, or leave the same value.  Which pairs a program has does not
-depend on the schedule as long as its control flow does not, so all schedules are compared.
+which is ordered after them, but not before the new store, and leaves the same value.
+Which pairs a program has does not depend on the schedule as long as its control flow does not, so
+all schedules are compared.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ import ptxsim
 from ptxsim.diagnostics import Severity
 from ptxsim.isa.order import MemoryOrder
 from ptxsim.machine.launch import Buffer, LaunchRecord, run
-from ptxsim.machine.races import RaceChecker, fences_in_order, orders_parts
+from ptxsim.machine.races import RaceChecker, checker, judge, traits
 from ptxsim.machine.races.fence_order import FenceOrder
 from ptxsim.machine.races.judge import Judge
 from ptxsim.machine.races.past import Past
+from ptxsim.machine.races.phases import Phases
 from ptxsim.machine.races.shadow import Shadow
 from ptxsim.machine.watch import Watch, combine
 from ptxsim.machine.wave import Geometry
@@ -35,7 +36,10 @@ from .race_programs import KINDS, Program, make
 
 SCHEDULES = ("default", "reverse", "warp-serial", "random:3")
 #: seeds of the default run, by kind
-SAMPLE = {"whole": 60, "parts": 70, "patterns": 70, "copies": 60, "readers": 60, "fences": 60}
+SAMPLE = {
+    "whole": 60, "parts": 70, "patterns": 70, "copies": 60, "readers": 60, "fences": 60,
+    "strengths": 60, "phases": 40,
+}  # fmt: skip
 MANY = 2000
 
 Pair = tuple[str, frozenset[int]]
@@ -53,7 +57,7 @@ class Reported:
 def observe(
     program: Program,
     schedule: str,
-    checker: Callable[..., Watch] = RaceChecker,
+    check_by: Callable[..., Watch] = RaceChecker,
     wave_ctas: int | None = None,
 ) -> tuple[list[Reported], list[Race]]:
     """Run a program under the checker and the model."""
@@ -72,9 +76,7 @@ def observe(
     record = LaunchRecord(
         module, module.entries[0], geometry, (Buffer("g", np.zeros(8192, np.uint8)),),
         schedule=schedule, wave_ctas=wave_ctas,
-        watch=combine(
-            [recorder, checker(orders_parts(module), sequential=fences_in_order(module))]
-        ),
+        watch=combine([recorder, check_by(traits(module))]),
     )  # fmt: skip
     assert not run(record, sink).stopped
     model = Model(program.grid, geometry.warps * 32).run(recorder.events)
@@ -164,7 +166,7 @@ def test_the_sample_has_racy_and_clean_programs(kind: str) -> None:
     clean = sum(not found for found in classes)
     assert 6 <= clean <= 48
     wanted = {"race-shared", "race-global", "same-value-write"}
-    if kind == "readers":
+    if kind in ("readers", "strengths"):
         wanted = {"race-global"}
     if kind in ("copies", "readers"):
         wanted.add("async-race")
@@ -330,6 +332,38 @@ def test_a_lost_lane_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where parts of warps meet, all that is unordered is needed."""
     monkeypatch.setattr(Judge, "_keep_all", lambda *_: None)
     assert _noticed("parts", RaceChecker, "missed")
+
+
+def test_a_lost_strength_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A narrow access races with what a later one of the thread does not."""
+    monkeypatch.setattr(Judge, "_keep_others", lambda *args: args[-1])
+    assert _noticed("strengths", RaceChecker, "missed")
+
+
+def test_a_lost_word_of_a_vector_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checker, "_vector", lambda access, at: [at])
+    assert _noticed("strengths", RaceChecker, "false alarm")
+
+
+def test_a_lost_lane_of_a_large_step_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first and the last lane of a warp do not stand for those between."""
+    add = judge.add_warp
+
+    def ends(kept: Any, writes: bool, record: int, site: int, how: int, at: int, mask: int) -> None:
+        add(kept, writes, record, site, how, at, mask & -mask | 1 << mask.bit_length() - 1)
+
+    monkeypatch.setattr(judge, "add_warp", ends)
+    assert _noticed("phases", RaceChecker, "missed")
+
+
+def test_a_lost_arrival_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    arrived = Phases.arrived
+
+    def first(self: Phases, lanes: Any, barrier: Any, phase: Any, order: MemoryOrder) -> None:
+        arrived(self, lanes[:1], barrier[:1], phase[:1], order)
+
+    monkeypatch.setattr(Phases, "arrived", first)
+    assert _noticed("phases", RaceChecker, "false alarm")
 
 
 def _noticed(kind: str, checker: type[RaceChecker], says: str) -> bool:

@@ -192,6 +192,12 @@ PATTERNS = [
         f"{FENCE}\n{SET}\n{RELEASE}", spin(ACQUIRE) + GET)),
     Row("22 a narrow fence after a wide one", passed(f"{FENCE} fence.acq_rel.cta; {GIVE}",
         spin(ACQUIRE))),
+    Row("22 the second word of a released vector", passed(
+        "st.release.gpu.global.v2.u32 [%g+64], {%k, 1};", spin(ACQUIRE.replace("64", "68")))),
+    Row("22 the second word of an acquired vector", passed(RELEASE.replace("64", "68"),
+        spin("ld.acquire.gpu.global.v2.u32 {%r3, %r1}, [%g+64];"))),
+    Row("22 a vector of relaxed words", passed("st.relaxed.gpu.global.v2.u32 [%g+64], {%k, 1};",
+        spin(ACQUIRE.replace("64", "68"))), "race-global"),
     Row("23 inside a CTA", passed(RELEASE.replace("gpu", "cta"),
         spin(ACQUIRE.replace("gpu", "cta")), False)),
     Row("24 volatile and membar", passed(f"membar.gl; st.volatile.global.u32 {F}, 1;",
@@ -360,6 +366,34 @@ def meet(mask: int) -> str:
     return f"{in_} setp.eq.and.u32 %p1, %w, 0, %p1; @%p1 bar.warp.sync {mask};\n"
 
 
+NARROW = {
+    "read": ("ld.relaxed.cta.global.u32 %r1, [%g];", "ld.relaxed.gpu.global.u32 %r1, [%g];"),
+    "write": ("st.relaxed.cta.global.u32 [%g], 1;", "st.relaxed.gpu.global.u32 [%g], %t;"),
+    "red": ("red.relaxed.cta.global.add.u32 [%g], 1;", "red.relaxed.gpu.global.add.u32 [%g], 1;"),
+}
+LONG = ("ld.relaxed.gpu.global.u64 %d1, [%g];", "st.relaxed.gpu.global.u64 [%g], 7;")
+SHORT = ("ld.relaxed.gpu.global.u32 %r1, [%g];", "st.relaxed.gpu.global.u32 [%g], 3;")
+WIDE_WRITE = "st.relaxed.gpu.global.u32 [%g], 5;"
+#: A strong access does not stand for older ones that are morally strong with fewer.
+MIXED = [
+    *(
+        Row(f"20 a {name} of CTA scope, then one of all", two(f"{narrow} //!\n{wide}",
+            f"{WIDE_WRITE} //!"), "race-global")
+        for name, (narrow, wide) in NARROW.items()
+    ),
+    *(
+        Row(f"20 three {name}s, one of CTA scope", "mad.lo.u32 %t, %c, 96, %t;\n" + "".join(
+                alone(k, narrow + " //!" if k == late else wide) for k in (0, 33, 66)
+            ) + alone(96, f"{WIDE_WRITE} //!"), "race-global", 2, 96)
+        for name, (narrow, wide) in NARROW.items() for late in (0, 33, 66)
+    ),
+    *(
+        Row(f"44 {long.split('.')[0]} of eight bytes, then of four", two(
+            f"{long} //!\n{short}", f"{WIDE_WRITE} //!"), "race-global")
+        for long, short in zip(LONG, SHORT, strict=True)
+    ),
+]  # fmt: skip
+
 #: Of three accesses to one place, one is unordered with the next: whichever it is.
 THREE = [
     *(
@@ -389,7 +423,7 @@ THREE = [
         for lanes in permutations(range(3))
     ),
 ]  # fmt: skip
-ROWS = [*WARPS, *PATTERNS, *GRIDS, *BYTES, *COPIES, *THREE]
+ROWS = [*WARPS, *PATTERNS, *GRIDS, *BYTES, *COPIES, *MIXED, *THREE]
 
 
 def launch(row: Row, schedule: str = "default") -> tuple[ptxsim.Report, set[int]]:

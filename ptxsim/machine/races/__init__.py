@@ -2,14 +2,14 @@
 
 from .checker import RaceChecker
 from .provenance import Provenance, provenance
-from .scan import fences_in_order, orders_parts
+from .scan import Traits, traits
 from .shadow import MAX_LANES
 
 __all__ = [
     "MAX_LANES",
     "Provenance",
     "RaceChecker",
-    "fences_in_order",
-    "orders_parts",
+    "Traits",
     "provenance",
+    "traits",
 ]

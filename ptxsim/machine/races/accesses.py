@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...isa.protocol import Array, Site
+from .shadow import ATOMIC, BULK, STRONG
 
 __all__ = ["Conflict", "New", "Taken"]
 
@@ -26,6 +27,11 @@ class New:
     matrix: int = 0
     #: bytes about to be written [lanes, granule], for writes whose value is known
     value: Array | None = None
+
+    @property
+    def strong(self) -> bool:
+        """Whether it may be morally strong with others; of bulk copies reductions are."""
+        return self.kind in (STRONG, ATOMIC) or (self.kind == BULK and self.scope > 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ not the order in which this run happened to execute, so the verdict is the same 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -17,13 +17,14 @@ from ...isa.order import SCOPES, MemoryOrder
 from ...isa.protocol import Array, BoolArray, Site
 from ..watch import Watch
 from .accesses import New
-from .clocks import Knowledge
+from .clocks import Clock, Knowledge
 from .copies import AsyncGroups
 from .fence_order import FenceOrder
 from .judge import Judge
 from .past import Past
 from .phases import BulkParts, Phases, ProxyFences
 from .reports import Reports
+from .scan import Traits
 from .shadow import ASYNC, ATOMIC, BULK, STRONG, WEAK, WRITTEN, Shadow, pack
 from .sync import Synchronisation
 
@@ -34,26 +35,24 @@ if TYPE_CHECKING:
 
 __all__ = ["RaceChecker"]
 
+_GPU = SCOPES.index("gpu")
+_NO_TRAITS = Traits()
 _LOG = {1: 0, 2: 1, 4: 2, 8: 3, 16: 3}
 
 
 class RaceChecker(Watch):
-    """Listens to a launch; ``exact`` is for programs that order single lanes or warps.
+    """Listens to a launch of a module with these traits.
 
-    Loads that are ``unwatched`` are not looked at; ``sequential`` is for programs with fence.sc.
+    Loads that are ``unwatched`` are not looked at.
     """
 
     def __init__(
-        self,
-        exact: bool = False,
-        unwatched: frozenset[tuple[int, int]] = frozenset(),
-        sequential: bool = False,
+        self, of: Traits = _NO_TRAITS, unwatched: frozenset[tuple[int, int]] = frozenset()
     ) -> None:
-        self.exact = exact
+        self.traits = of
         #: line and column of loads from memory that the kernel does not write
         self.unwatched = unwatched
         self._skipped: dict[int, bool] = {}
-        self.sequential = sequential
         self._fences: FenceOrder | None = None
         self.sync = Synchronisation()
         self.reports = Reports()
@@ -67,7 +66,7 @@ class RaceChecker(Watch):
 
     def wave_began(self, wave: Wave) -> None:
         self.wave = wave
-        if self.sequential and self._fences is None:
+        if self.traits.sequential and self._fences is None:
             self._fences = FenceOrder(Past(wave.lanes_per_cta))
         past = None if self._fences is None else self._fences.past
         self.know = Knowledge(wave.ctas, wave.lanes_per_cta, past)
@@ -79,14 +78,11 @@ class RaceChecker(Watch):
         self.bulk.begin(self.know, self.phases)
         self.proxy.begin(self.know)
         self.reports.begin(wave, self.know, self.copies)
-        self.judge = Judge(
-            self.reports, self.know, self.copies, self.bulk, self.proxy, self.exact,
-            self.sequential,
-        )  # fmt: skip
+        self.judge = Judge(self.reports, self.know, self.copies, self.bulk, self.proxy, self.traits)
         self._arrived: dict[int, list[_Arrived]] = {}
         #: by barrier and CTA: the last use by some warps of the CTA
         self._used: dict[tuple[int, int], _Use] = {}
-        self._shared = Shadow(len(wave.shared), wave.lanes_per_cta, self.exact)
+        self._shared = Shadow(len(wave.shared), wave.lanes_per_cta, self.traits.parts)
 
     def wave_ended(self, wave: Wave) -> None:
         for number, (pending, useful) in self.copies.waits.items():
@@ -124,8 +120,9 @@ class RaceChecker(Watch):
         lanes, order = _lanes(group, place), access.site.order
         at = place.at
         if order.strong:  # what it acquires orders the access itself
-            self.sync.read(space, np.broadcast_to(at, lanes.shape), lanes, order)
-        if len(at) == 1 and len(lanes) > 2 and not self.exact and not order.strong:
+            for where in _vector(access, np.broadcast_to(at, lanes.shape)):
+                self.sync.read(space, where, lanes, order)
+        if len(at) == 1 and len(lanes) > 2 and not self.traits.parts and not order.strong:
             if not any(s.records[at >> p.shift].any() for p in shadow.parts for s in p.writes):
                 lanes = lanes[[0, -1]]  # readers of one place: the farthest apart matter
         for k, new in self._elements(space, shadow, access, lanes, writes=False):
@@ -149,11 +146,12 @@ class RaceChecker(Watch):
             part, offset = divmod(k << shadow.shift, word)
             new.value = _octets(words[part], len(lanes), offset, 1 << shadow.shift)
             self.judge.write(shadow, index, new)
-        if order.strong:
-            step = -1 if self.wave.reversed else 1
-            self.sync.write(space, at[::step], lanes[::step], order)
-        else:
-            self.sync.overwritten(space, at)
+        step = -1 if self.wave.reversed else 1
+        for where in _vector(access, at):
+            if order.strong:
+                self.sync.write(space, where[::step], lanes[::step], order)
+            else:
+                self.sync.overwritten(space, where)
 
     def atomic(self, group: Group, access: Access, place: Place) -> None:
         found = self._memory(access, place)
@@ -163,9 +161,8 @@ class RaceChecker(Watch):
         lanes = _lanes(group, place)
         at = np.broadcast_to(place.at, lanes.shape)
         step = -1 if self.wave.reversed else 1  # the order in which the lanes are served
-        for element in range(access.count):  # each of a vector synchronises by itself
-            where = at[::step] + element * access.size
-            self.sync.atomic(space, where, lanes[::step], access.site.order)
+        for where in _vector(access, at):
+            self.sync.atomic(space, where[::step], lanes[::step], access.site.order)
         for k, new in self._elements(space, shadow, access, lanes, writes=True):
             self.judge.write(shadow, (at >> shadow.shift) + k, new)
         if access.site.order.release:
@@ -199,8 +196,20 @@ class RaceChecker(Watch):
         if not waits:
             for warp in np.unique(lanes >> 5):
                 cta, inside = divmod(int(warp), self.know.warps)
-                arrived.gives.append((cta, self.know.snapshot(cta, inside)))
+                some = self._giving(barrier, int(warp), lanes)
+                arrived.gives.append((cta, self.know.snapshot(cta, inside, some)))
         self._arrived.setdefault(barrier, []).append(arrived)
+
+    def _giving(self, barrier: int, warp: int, lanes: Array) -> Array | None:
+        """Of the lanes of a warp those for which it arrives now; None for all.
+
+        Lanes that have ended count with those that arrive after them.
+        """
+        every = np.arange(warp * 32, warp * 32 + 32)
+        before = [a.lanes for a in self._arrived.get(barrier, ())]
+        now = np.isin(every, lanes) | ~self.wave.alive[every]
+        some = every[now & ~np.isin(every, np.concatenate([*before, every[:0]]))]
+        return None if len(some) == 32 else some
 
     def barrier_opened(self, wave: Wave, barrier: int, ctas: Array) -> None:
         arrived = self._arrived.pop(barrier, [])
@@ -265,7 +274,7 @@ class RaceChecker(Watch):
     def fence(self, wave: Wave, lanes: Array, order: MemoryOrder, site: Site) -> None:
         self.sync.fence(lanes, order)
         if order.sequential and self._fences is not None and len(lanes):
-            wide = SCOPES.index(order.scope) >= SCOPES.index("gpu")
+            wide = SCOPES.index(order.scope) >= _GPU
             self._fences.add(self.know.globally(lanes), self.know.times(lanes) - 1, wide)
             self.know.fenced(lanes)
 
@@ -287,6 +296,9 @@ class RaceChecker(Watch):
     ) -> None:
         """The bytes that are read, in granules of global memory."""
         shadow = self._shadow("global")
+        part = int(np.bitwise_or.reduce(copied)) & 3
+        if part:  # some end within a word, whose other bytes are not read
+            shadow.refine(_trailing_zeros(part))
         for k in range(int(copied.max(initial=0)) + 3 >> shadow.shift):
             reads = np.flatnonzero(copied > k << shadow.shift)
             if not len(reads):
@@ -300,10 +312,14 @@ class RaceChecker(Watch):
         self.copies.waited(lanes, limit, self.know.times(lanes), number)
 
     def copies_signal(self, wave: Wave, lanes: Array, limit: Array, barrier: Array) -> None:
-        barriers = wave.service("mbarriers")
-        for place in map(int, np.unique(barrier)):
-            clock = self.copies.signalled(lanes[barrier == place])
-            self.phases.give(place, barriers.phase(place), clock)
+        self.copies.signalled(lanes)
+
+    def copies_arrived(
+        self, wave: Wave, lanes: Array, barrier: int, phase: Array, issued: int
+    ) -> None:
+        for number in np.unique(phase):
+            some = self.know.globally(lanes[phase == number]).tolist()
+            self.phases.give(barrier, int(number), Clock(groups=dict.fromkeys(some, issued)))
 
     def copies_committed(self, wave: Wave, lanes: Array, group: Array, site: Site) -> None:
         self.copies.committed(lanes, group)
@@ -320,28 +336,31 @@ class RaceChecker(Watch):
     def mbarrier_arrived(
         self, wave: Wave, lanes: Array, barrier: Array, phase: Array, order: MemoryOrder, site: Site
     ) -> None:
-        self._uses(lanes, barrier, site)
+        self._uses(lanes, barrier, site, order.release)
         self.phases.arrived(lanes, barrier, phase, order)
 
     def mbarrier_passed(
         self, wave: Wave, lanes: Array, barrier: Array, phase: Array, order: MemoryOrder, site: Site
     ) -> None:
-        self._uses(lanes, barrier, site)
+        self._uses(lanes, barrier, site, True)
         self.phases.passed(lanes, barrier, phase, order)
 
     def _object(
         self, lanes: Array, barrier: Array, site: Site, writes: bool
     ) -> list[tuple[Array, New]]:
-        """The eight bytes of mbarriers as granules."""
-        shift = self._shared.shift
-        records = pack(self.know.globally(lanes), self.know.times(lanes), WEAK, 0, 3)
+        """The eight bytes of mbarriers as granules; a use of one is a strong access."""
+        shift, kind = self._shared.shift, WEAK if writes else STRONG
+        records = pack(self.know.globally(lanes), self.know.times(lanes), kind, 0, 3)
         number = self.reports.number(site)
-        new = New("shared", lanes, records, site, number, WEAK, 0, 3, writes)
+        new = New("shared", lanes, records, site, number, kind, 0, 3, writes)
         return [((barrier >> shift) + k, new) for k in range(8 >> shift)]
 
-    def _uses(self, lanes: Array, barrier: Array, site: Site) -> None:
-        """An object is used: its init must come before."""
-        for index, new in self._object(lanes, barrier, site, writes=False)[:1]:
+    def _uses(self, lanes: Array, barrier: Array, site: Site, ordered: bool) -> None:
+        """An object is used: its init must come before, its end after a use that gives order."""
+        index, new = self._object(lanes, barrier, site, writes=False)[0]
+        if self.traits.ends and ordered:
+            self.judge.read(self._shared, index, new)
+        else:
             self.judge.against(self._shared, self._shared.writes, index, new, old_writes=True)
 
     def bulk_issued(self, wave: Wave, copy: Any, site: Site) -> None:
@@ -357,10 +376,13 @@ class RaceChecker(Watch):
             shadow.refine(min(_trailing_zeros(start | end), 2))
             index = np.arange(start >> shadow.shift, end >> shadow.shift)
             lanes = np.full(len(index), copy.lane)
-            records = pack(self.know.globally(lanes), part, BULK, 0, 2)
-            new = New(space, lanes, records, site, number, BULK, 0, 2, writes)
+            scope = _GPU if writes and copy.reduction is not None else 0
+            records = pack(self.know.globally(lanes), part, BULK, scope, 2)
+            new = New(space, lanes, records, site, number, BULK, scope, 2, writes)
             self.judge.unfenced(shadow, index, new)
-            if writes:
+            if new.strong:  # each element is reduced by itself, relaxed at gpu scope
+                self.judge.write(shadow, index, new)
+            elif writes:
                 self.judge.write_async(shadow, index, new)
             else:
                 self.judge.read(shadow, index, new)
@@ -380,7 +402,7 @@ class RaceChecker(Watch):
             return self._shared
         size = len(self.wave.memory.bytes)
         if self._global is None:
-            self._global = Shadow(size, self.wave.lanes_per_cta, self.exact)
+            self._global = Shadow(size, self.wave.lanes_per_cta, self.traits.parts)
         self._global.grow(size)
         return self._global
 
@@ -412,6 +434,11 @@ class _Arrived:
     full: bool
     site: Site
     gives: list[tuple[int, Any]] = field(default_factory=list)
+
+
+def _vector(access: Access, at: Array) -> Iterator[Array]:
+    """Where each element of a vector is: each synchronises by itself."""
+    return (at + element * access.size for element in range(access.count))
 
 
 def _trailing_zeros(address: int) -> int:

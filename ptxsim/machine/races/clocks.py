@@ -444,13 +444,20 @@ class Knowledge(_State):
             lanes = cta * self.per + waits[:, None] * 32 + np.arange(32)
             self.since[lanes] = self.time[cta, waits][:, None]
 
-    def snapshot(self, cta: int, warp: int) -> tuple[Array, int, int, Clock | None]:
-        """What a warp gives when it arrives without waiting; its time advances."""
+    def snapshot(
+        self, cta: int, warp: int, some: Array | None = None
+    ) -> tuple[Array, int, int, Clock | None]:
+        """What a warp, or ``some`` of its lanes, gives when it arrives without waiting.
+
+        Its time advances.
+        """
         rows = self.materialise()
         row = rows[cta, warp].copy()
         time = int(self.time[cta, warp])
         lanes = cta * self.per + warp * 32 + np.arange(32)
         extra = joined(self.extra[lanes]) if self.any_extra else None
+        if some is not None:
+            time, extra = 0, self.clock_of_all(some)
         self.time[cta, warp] += 1
         return row, warp, time, extra
 

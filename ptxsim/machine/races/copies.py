@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...isa.protocol import Array, BoolArray
-from .clocks import Clock, Knowledge
+from .clocks import Knowledge
 from .shadow import ASYNC, BULK
 
 __all__ = ["AsyncGroups"]
@@ -57,13 +57,9 @@ class AsyncGroups:
             self._groups[number][lanes] = group
         return number
 
-    def signalled(self, lanes: Array) -> Clock:
-        """An mbarrier will tell of the copies so far: no wait of the thread is needed.
-
-        Who sees it complete knows the clock.
-        """
+    def signalled(self, lanes: Array) -> None:
+        """An mbarrier will tell of the copies so far: no wait of the thread is needed."""
         self._newest[lanes] = -1
-        return Clock(groups=dict.fromkeys(self.know.globally(lanes).tolist(), self._count))
 
     def left(self, lanes: Array) -> dict[int, Array]:
         """Lanes that have never waited for their newest copies, by the instruction of these."""

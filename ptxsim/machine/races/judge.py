@@ -12,8 +12,10 @@ from ...isa.protocol import Array, BoolArray
 from .accesses import Conflict, New, Taken
 from .clocks import Knowledge
 from .copies import AsyncGroups
+from .entries import Entries, add_lane, add_warp, single
 from .phases import BulkParts, ProxyFences
 from .reports import Reports
+from .scan import Traits
 from .shadow import (
     ASYNC,
     ATOMIC,
@@ -33,7 +35,7 @@ from .shadow import (
 __all__ = ["Judge"]
 
 _GPU = SCOPES.index("gpu")
-#: So many lanes at one place are kept one by one.
+#: Of so many lanes of one step all pairs are looked at.
 _MANY = 512
 #: So many accesses in a list, at most, to which are added those that come before a newer one.
 _ORDERED = 32
@@ -59,8 +61,8 @@ class _Stay:
 class Judge:
     """The comparing part of the race checker, for one wave.
 
-    ``exact`` keeps all unordered accesses, for programs that order single lanes or warps;
-    ``sequential`` those too that fence.sc order otherwise than newer ones.
+    It keeps all unordered accesses for programs that order ``parts``; those too that fence.sc order
+    otherwise than newer ones for ``sequential`` programs.
     """
 
     def __init__(
@@ -70,14 +72,13 @@ class Judge:
         copies: AsyncGroups,
         bulk: BulkParts,
         proxy: ProxyFences,
-        exact: bool,
-        sequential: bool = False,
+        traits: Traits,
     ) -> None:
         self.reports = reports
         self.wave = reports.wave
         self.know = know
         self.copies, self.bulk, self.proxy = copies, bulk, proxy
-        self.exact, self.sequential = exact, sequential
+        self.exact, self.sequential, self.mixed = traits.parts, traits.sequential, traits.mixed
         #: records that stay although the write at hand takes their place
         self._stay: list[_Stay] = []
         #: the last accesses, if they were atomics of which nothing was said
@@ -90,7 +91,7 @@ class Judge:
             self.against(part, part.writes, index, new, old_writes=True)
             if part.more:
                 self._against_more(part, index, new)
-        mine = shadow.part(new.kind in (STRONG, ATOMIC))
+        mine = shadow.part(new.strong)
         keep = self.unknown_of(mine, mine.reads, index, new)
         mine.read = True
         if self.sequential:
@@ -109,7 +110,7 @@ class Judge:
         twice = shadow.repeated(index)
         if twice is not None:
             self._together(shadow, index, new, twice)
-        strong = new.kind in (STRONG, ATOMIC)
+        strong = new.strong
         mine = shadow.part(strong)
         stays = self._against_all(shadow, index, new)
         keep = stays[strong if len(stays) > 1 else 0]
@@ -269,8 +270,10 @@ class Judge:
         return strong | same
 
     def _morally_strong(self, f: Any, new: New, at: Array) -> BoolArray:
-        if new.kind not in (STRONG, ATOMIC):
+        if not new.strong:
             return np.zeros(len(f.lane), bool)
+        if new.kind == BULK:  # of one proxy only
+            return np.asarray((f.kind == BULK) & (f.scope >= _GPU))
         per = self.know.per
         near = f.lane // per == self.know.globally(new.lanes[at]) // per
         far = (f.scope >= _GPU) & (new.scope >= _GPU)
@@ -289,7 +292,7 @@ class Judge:
 
     def _together(self, shadow: Shadow, index: Array, new: New, twice: BoolArray) -> None:
         """Lanes of one step that write the same granule: all are unordered with each other."""
-        strong = new.kind in (STRONG, ATOMIC)
+        strong = new.strong
         if strong and new.scope >= _GPU:
             return
         at, other = self._pairs(shadow, index, twice)
@@ -335,6 +338,8 @@ class Judge:
         new: New,
         keep: tuple[BoolArray, BoolArray],
     ) -> None:
+        if self.mixed and new.strong:
+            keep = self._keep_others(shadow, slots, index, new, keep)
         if self.exact:
             self._keep_all(shadow, slots, index, new, keep)
             shadow.put(slots, index, new.records, new.number)
@@ -342,6 +347,30 @@ class Judge:
         if self.copies.any and not new.writes:
             self._keep_copies(shadow, slots, index, new, keep)
         shadow.add(slots, index, new.records, new.number, keep)
+
+    def _keep_others(
+        self,
+        shadow: Shadow,
+        slots: list[Slot],
+        index: Array,
+        new: New,
+        keep: tuple[BoolArray, BoolArray],
+    ) -> tuple[BoolArray, BoolArray]:
+        """Put into the list old accesses that are morally strong with others than the new ones.
+
+        What races with one of those need not race with the new one, though it comes after.  The
+        others, if they ``keep`` their slots, do so still.
+        """
+        cta = self.know.globally(new.lanes) // self.know.per
+        left = []
+        for slot, stays in zip(slots, keep, strict=True):
+            old = slot.records[index]
+            how = (old ^ new.records) & np.uint64(KIND_BITS)
+            away = (old >> np.uint64(LANE_BITS)).astype(np.int64) // self.know.per != cta
+            differs = (old != 0) & ((how != 0) | away)
+            self._list(shadow, index[differs], new.writes, old[differs], slot.sites[index[differs]])
+            left.append(stays & ~differs)
+        return left[0], left[1]
 
     def _keep_copies(
         self,
@@ -384,10 +413,7 @@ class Judge:
         new: New,
         keep: tuple[BoolArray, BoolArray],
     ) -> None:
-        """Put into the list what stays beside the new accesses, which take the two slots.
-
-        Of very many lanes that name one place the first and the last of each warp are kept.
-        """
+        """Put into the list what stays beside the new accesses, which take the two slots."""
         writes = slots is shadow.writes
         for slot, stays in zip(slots, keep, strict=True):
             some = np.flatnonzero(stays)
@@ -395,12 +421,34 @@ class Judge:
             self._list(shadow, places, writes, slot.records[places], slot.sites[places])
         twice = shadow.repeated(index)
         if twice is not None:
-            some = np.flatnonzero(twice)
-            if len(some) > _MANY:
-                warp = new.lanes[some] >> 5
-                edge = np.r_[True, warp[1:] != warp[:-1]] | np.r_[warp[1:] != warp[:-1], True]
-                some = some[edge]
-            self._list_new(shadow, index, new, some)
+            self._list_step(shadow, index, new, np.flatnonzero(twice))
+
+    def _list_step(self, shadow: Shadow, index: Array, new: New, some: Array) -> None:
+        """Put accesses of one step into the lists, those of a warp to one place together."""
+        places, records = index[some], new.records[some]
+        shadow.listed[places] = True
+        views = self._views(records)
+        lanes = (records >> np.uint64(LANE_BITS)).astype(np.int64)
+        warps = lanes >> 5
+        bounds = [a[1:] != a[:-1] for a in (places, warps, views)]
+        first = np.flatnonzero(np.r_[True, bounds[0] | bounds[1] | bounds[2]])
+        masks = np.bitwise_or.reduceat(np.int64(1) << (lanes & 31), first)
+        records = records[first] & ~np.uint64(31 << LANE_BITS)
+        rows = zip(
+            places[first].tolist(), records.tolist(), masks.tolist(), views[first].tolist(),
+            strict=True,
+        )  # fmt: skip
+        for place, record, mask, view in rows:
+            kept = shadow.more.setdefault(place, {})
+            how = _how(kept, record, view)
+            add_warp(kept, new.writes, record, new.number, how, LANE_BITS, mask)
+
+    def _views(self, records: Array) -> Array:
+        """Numbers that tell apart accesses of a lane that come after other fence.sc."""
+        if not self.sequential:
+            return np.zeros(len(records), np.int64)
+        f = fields(records)
+        return self.know.view(f.lane, f.time)
 
     def _list(
         self,
@@ -417,20 +465,13 @@ class Judge:
         """
         if not len(at):
             return
-        views = np.zeros(len(at), np.int64)
-        if self.sequential:
-            f = fields(records)
-            views = self.know.view(f.lane, f.time)
+        views = self._views(records)
         shadow.listed[at] = True
         rows = zip(at.tolist(), records.tolist(), sites.tolist(), views.tolist(), strict=True)
         for place, record, site, view in rows:
             kept = shadow.more.setdefault(place, {})
             if len(kept) < most:
-                how = record & KIND_BITS
-                if len(kept) < _VIEWS:
-                    how |= view << KIND_BITS.bit_length()
-                key = writes, record >> LANE_BITS, how
-                kept[key] = max(kept.get(key, (0, 0)), (record, site))
+                add_lane(kept, writes, record, site, _how(kept, record, view), LANE_BITS)
 
     def _other_fences(
         self,
@@ -506,8 +547,9 @@ class Judge:
                 return []
         return [
             (record, site, writes)
-            for (writes, _, how), (record, site) in kept.items()
+            for (writes, _, how), entry in kept.items()
             if how not in free and (writes or new.writes)
+            for record, site in single(entry, LANE_BITS)
         ]
 
     @staticmethod
@@ -525,21 +567,26 @@ class Judge:
             self._unfenced(part, index, new)
 
     def _unfenced(self, shadow: Shadow, index: Array, new: New) -> None:
-        old = shadow.writes[0].records[index]
-        at = np.flatnonzero((old != 0) & ~self._unknown(old, new))
-        if not len(at):
-            return
-        f = fields(old[at])
-        generic = np.flatnonzero(f.kind < ASYNC)
-        lane = int(new.lanes[0])
-        bad = generic[self.proxy.missing(f.lane[generic], f.time[generic], lane)]
-        sites = shadow.writes[0].sites[index[at]]
-        for number in np.unique(sites[bad]):
-            chosen = bad[sites[bad] == number]
+        at, old, sites = shadow.all_writes(index)
+        known = np.flatnonzero(~self._unknown(old, replace(new, lanes=new.lanes[at])))
+        f = fields(old[known])
+        lane, copied = int(new.lanes[0]), f.kind == ASYNC
+        when = f.time.copy()  # a copy of cp.async writes when its thread has waited, if it does
+        when[copied] = self.copies.times(f.lane[copied], f.time[copied])
+        timed = np.flatnonzero((f.kind < ASYNC) | (copied & (when > 0)))
+        apart = np.flatnonzero(copied & (when == 0))
+        bad = np.r_[
+            timed[self.proxy.missing(f.lane[timed], when[timed], lane)],
+            apart[self.proxy.missing(f.lane[apart], f.time[apart], lane, copies=True)],
+        ]
+        numbers = sites[known[bad]]
+        for number in np.unique(numbers):
+            chosen = bad[numbers == number]
+            where = at[known[chosen]]
             first = self.reports.sites[int(number)]
             taken = Taken(f.lane[chosen], f.time[chosen], f.kind[chosen])
-            places = index[at[chosen]] << shadow.shift
-            self.reports.unfenced(Conflict(new, at[chosen], places, first, taken))
+            places = index[where] << shadow.shift
+            self.reports.unfenced(Conflict(new, where, places, first, taken))
 
     def not_coherent(self, shadow: Shadow, index: Array, new: New) -> None:
         """Loads by the read-only path of what the kernel has written."""
@@ -550,6 +597,12 @@ class Judge:
                 continue
             first = self.reports.sites[int(old.sites[index[at[0]]])]
             self.reports.not_coherent(Conflict(new, at, index[at] << shadow.shift, first, None))
+
+
+def _how(kept: Entries, record: int, view: int) -> int:
+    """How an access to be listed was made, and what fence.sc it comes after."""
+    seen = view << KIND_BITS.bit_length() if len(kept) < _VIEWS else 0
+    return record & KIND_BITS | seen
 
 
 def _crosses(f: Fields, new: New) -> BoolArray:

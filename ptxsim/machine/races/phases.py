@@ -190,8 +190,7 @@ class ProxyFences:
         times = self.know.times(lanes)
         for owner, time in zip(owners.tolist(), times.tolist(), strict=True):
             self._own.setdefault(owner, []).append(time)
-        first = np.r_[True, lanes[1:] >> 5 != lanes[:-1] >> 5] if len(lanes) else lanes
-        for k in np.flatnonzero(first):
+        for k in np.flatnonzero(self._different(lanes)):
             owner = int(owners[k])
             by_lane = self._all.setdefault(owner // self.know.per, {})
             when, clocks = by_lane.setdefault(owner, ([], []))
@@ -199,27 +198,43 @@ class ProxyFences:
             clocks.append(self.know.clock(int(lanes[k])))
         self.know.tick(lanes)
 
-    def missing(self, owner: Array, time: Array, lane: int) -> BoolArray:
-        """Which generic writes, known to ``lane``, no proxy fence on the way to it covers."""
+    def _different(self, lanes: Array) -> BoolArray:
+        """The first of lanes of a warp that know the same; what they write themselves apart."""
+        out = np.ones(len(lanes), bool)
+        warps, clocks = lanes >> 5, self.know.extra[lanes]
+        out[1:] = (warps[1:] != warps[:-1]) | (clocks[1:] != clocks[:-1])
+        if self.know.partial:
+            out |= np.isin(warps, list(self.know.partial))
+        return out
+
+    def missing(self, owner: Array, time: Array, lane: int, copies: bool = False) -> BoolArray:
+        """Which generic writes, known to ``lane``, no proxy fence on the way to it covers.
+
+        Those of ``copies`` of cp.async that an mbarrier tells of have a number in place of a time.
+        """
         out: BoolArray = np.zeros(len(owner), bool)
         seen: dict[tuple[int, int], bool] = {}
         for k, key in enumerate(zip(map(int, owner), map(int, time), strict=True)):
             if key not in seen:
-                seen[key] = not self._covered(*key, lane)
+                seen[key] = not self._covered(*key, lane, copies)
             out[k] = seen[key]
         return out
 
-    def _covered(self, owner: int, time: int, lane: int) -> bool:
+    def _covered(self, owner: int, time: int, lane: int, copies: bool) -> bool:
         """Of the fences of one lane that cover a write, the first is the one to be known most."""
-        own = self._own.get(owner, [])
+        own = [] if copies else self._own.get(owner, [])
         at = bisect_left(own, time)
         if at < len(own) and self._known(owner, own[at], lane):
             return True
+
+        def covers(clock: Clock) -> bool:
+            return clock.groups.get(owner, 0) > time if copies else clock.knows(owner, time)
+
         per = self.know.per
         here = int(self.know.globally(np.array([lane]))[0]) // per
         for cta in {here, owner // per}:
             for fencer, (when, clocks) in self._all.get(cta, {}).items():
-                at = bisect_left(clocks, True, key=lambda c: c.knows(owner, time))
+                at = bisect_left(clocks, True, key=covers)
                 if at < len(when) and self._known(fencer, when[at], lane):
                     return True
         return False

@@ -8,7 +8,8 @@ in the memory, so every access covers whole granules.
 Two slots keep reads, and two keep writes that are unordered with each other (atomics, equal
 values), as far apart as possible: of unordered accesses the ones farthest apart suffice to find
 every later race where warps meet as wholes.  What this does not hold for is kept in a list: all
-others in programs that order single lanes or warps (``exact``), and what cp.async reads.
+others in programs that order single lanes or warps, what cp.async reads, and strong accesses of
+several scopes or sizes, which differ in what they race with.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...isa.protocol import Array, BoolArray
+from .entries import Entries, add_lane, single
 
 __all__ = [
     "ASYNC",
@@ -96,16 +98,18 @@ def fields(records: Array) -> Fields:
     )
 
 
-def _settled(
-    kept: dict[tuple[bool, int, int], tuple[int, int]], done: Callable[[Array, Array], Array]
-) -> dict[tuple[bool, int, int], tuple[int, int]]:
-    out = {}
-    for (writes, lane, how), (record, site) in kept.items():
-        f = fields(np.array([record], np.uint64))
-        if f.kind[0] == ASYNC and done(f.lane, f.time)[0]:
-            record = int(pack(f.lane, done(f.lane, f.time), LANDED, 0, 2)[0])
-            how = record & KIND_BITS
-        out[writes, lane, how] = record, site
+def _settled(kept: Entries, done: Callable[[Array, Array], Array]) -> Entries:
+    out: Entries = {}
+    for (writes, lane, how), entry in kept.items():
+        if entry[0] >> _KIND & 7 != ASYNC:
+            out[writes, lane, how] = entry
+            continue
+        for record, site in single(entry, _LANE):
+            f = fields(np.array([record], np.uint64))
+            when = done(f.lane, f.time)
+            if when[0]:
+                record = int(pack(f.lane, when, LANDED, 0, 2)[0])
+            add_lane(out, writes, record, site, record & KIND_BITS, _LANE)
     return out
 
 
@@ -155,7 +159,7 @@ class Shadow:
         self.second = False
         self.read = False
         #: further accesses by granule: records and instructions, of each lane the newest of a kind
-        self.more: dict[int, dict[tuple[bool, int, int], tuple[int, int]]] = {}
+        self.more: dict[int, Entries] = {}
         #: which granules have any
         self.listed: BoolArray = np.zeros(0, bool)
         self._strong: Shadow | None = None
@@ -191,6 +195,21 @@ class Shadow:
             for number, slot in enumerate(self._strong.writes):
                 slot.clear(at if stays is None else at[~stays[number]])
             self._strong.forget(at)
+
+    def all_writes(self, index: Array) -> tuple[Array, Array, Array]:
+        """The records of writes to these granules: position in ``index``, record, instruction."""
+        parts = []
+        for slot in self.writes if self.second else self.writes[:1]:
+            at = np.flatnonzero(slot.records[index])
+            parts.append((at, slot.records[index[at]], slot.sites[index[at]]))
+        for k in np.flatnonzero(self.listed[index]) if self.more else ():
+            kept = self.more.get(int(index[k]), {})
+            found = [one for key, entry in kept.items() if key[0] for one in single(entry, _LANE)]
+            if found:
+                records, sites = np.array(found, np.uint64).T
+                parts.append((np.full(len(found), k), records, sites.astype(np.uint32)))
+        at, records, sites = (np.concatenate(part) for part in zip(*parts, strict=True))
+        return at, records, sites
 
     def settle(self, done: Callable[[Array, Array], Array]) -> None:
         """A wave has ended: its copies count as accesses at the times when they were waited for.
