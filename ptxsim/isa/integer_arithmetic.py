@@ -44,6 +44,14 @@ def _sign(m: Mods) -> dict[str, Any]:
     return {"width": t.bits, "signed": t.signed}
 
 
+def _packed(m: Mods) -> dict[str, Any]:
+    """Width and signedness of the elements of a packed type."""
+    return {"width": {"2": 16, "4": 8}[m.type[-1]], "signed": m.type[0] == "s"}
+
+
+#: Packed bytes and more of .sat (PTX ISA 9.2, add: sm_120f or higher in the same family).
+_BYTES = "9.2+sm_120a/sm_120f/sm_121a"
+
 _ADD_SUB = (Form(f"type:{_INTS}", _TWO), Form("sat type:{s32}", _TWO))
 
 
@@ -51,10 +59,10 @@ _ADD_SUB = (Form(f"type:{_INTS}", _TWO), Form("sat type:{s32}", _TWO))
 class Add(Pure):
     """Add; wraps, or clamps with ``.sat``."""
 
-    forms = _ADD_SUB
+    forms = (*_ADD_SUB, Form("sat type:{u32}", _TWO, floor=_BYTES))
 
     def evaluate(self, m: Mods) -> Callable[..., Any]:
-        return partial(integer.add_sat, width=32, signed=True) if m.sat else np.add
+        return partial(integer.add_sat, **_sign(m)) if m.sat else np.add
 
     def undefined_bits(self, m: Mods) -> Rule | None:
         return None if m.sat else from_low_bits
@@ -76,14 +84,31 @@ class Sub(Pure):
         return nowhere
 
 
-@instruction("add", isa=_I + "add", floor="8.0+sm_90")
+@instruction("add", isa=_I + "add")
 class AddPacked(Pure):
-    """Add both halves of a 16x2 pair."""
+    """Add the halves or bytes of words; each wraps, or clamps with ``.sat``."""
 
-    forms = (Form("type:{u16x2 s16x2}", _TWO),)
+    forms = (
+        Form("type:{u16x2 s16x2}", _TWO, floor="8.0+sm_90"),
+        Form("sat type:{u16x2 s16x2}", _TWO, floor=_BYTES),
+        Form("sat? type:{u8x4 s8x4}", _TWO, floor=_BYTES),
+    )
 
     def evaluate(self, m: Mods) -> Callable[..., Any]:
-        return partial(packed.add, width=16)
+        return partial(packed.add, sat=bool(m.sat), **_packed(m))
+
+
+@instruction("sub", isa=_I + "sub")
+class SubPacked(Pure):
+    """Subtract the bytes of words; each wraps, or clamps with ``.sat``."""
+
+    forms = (Form("sat? type:{u8x4 s8x4}", _TWO, floor=_BYTES),)
+
+    def evaluate(self, m: Mods) -> Callable[..., Any]:
+        return partial(packed.sub, sat=bool(m.sat), **_packed(m))
+
+    def undefined_bits_alike(self, m: Mods, alike: tuple[int, ...]) -> Rule | None:
+        return nowhere
 
 
 @instruction("mul", isa=_I + "mul")
@@ -262,14 +287,15 @@ class _Extreme(Pure):
         Form("relu type:{s32}", _TWO, floor="8.0+sm_90"),
         Form("type:{u16x2}", _TWO, floor="8.0+sm_90"),
         Form("relu? type:{s16x2}", _TWO, floor="8.0+sm_90"),
+        Form("type:{u8x4}", _TWO, floor=_BYTES),
+        Form("relu? type:{s8x4}", _TWO, floor=_BYTES),
     )
     function: Callable[..., Any]
-    halves: Callable[..., Any]
+    elements: Callable[..., Any]
 
     def evaluate(self, m: Mods) -> Callable[..., Any]:
-        if m.type.endswith("x2"):
-            signed = m.type[0] == "s"
-            return partial(type(self).halves, width=16, signed=signed, relu=bool(m.relu))
+        if m.type.endswith(("x2", "x4")):
+            return partial(type(self).elements, relu=bool(m.relu), **_packed(m))
         function = partial(type(self).function, **_sign(m))
         if m.relu:
             return lambda a, b: integer.relu(function(a, b), width=32)
@@ -285,7 +311,7 @@ class Min(_Extreme):
     """The smaller."""
 
     function = integer.min_
-    halves = packed.min_
+    elements = packed.min_
 
 
 @instruction("max", isa=_I + "max")
@@ -293,7 +319,7 @@ class Max(_Extreme):
     """The larger."""
 
     function = integer.max_
-    halves = packed.max_
+    elements = packed.max_
 
 
 class _Unary(Pure):
@@ -319,6 +345,16 @@ class Neg(_Unary):
 
     def undefined_bits(self, m: Mods) -> Rule | None:
         return from_low_bits
+
+
+@instruction("neg", isa=_I + "neg", floor=_BYTES)
+class NegPacked(Pure):
+    """Negate the bytes of a word; the most negative number stays."""
+
+    forms = (Form("type:{s8x4}", "=d.type, a.type"),)
+
+    def evaluate(self, m: Mods) -> Callable[..., Any]:
+        return partial(packed.neg, width=8)
 
 
 class _Count(Pure):

@@ -61,7 +61,8 @@ def canonical(value: Floats, fmt: Format) -> Bits:
 def saturate(value: Floats) -> Floats:
     """Values clamped to [0, 1], NaN and minus zero as +0 (ISA .sat)."""
     unit = value.dtype.type
-    result: Floats = np.minimum(np.fmax(value, unit(0)), unit(1)) + unit(0)
+    # The sum first: it makes NaNs quiet, and fmax treats signalling ones as the platform likes.
+    result: Floats = np.minimum(np.fmax(value + unit(0), unit(0)), unit(1))
     return result
 
 

@@ -80,7 +80,9 @@ def nearest_spelling(name: str, words: Sequence[str]) -> str | None:
     known = {w for slot in slots for w in slot.domain}
     for record in registry[name]:
         for form in record.forms:
-            for cost, changed in _changes(form, tuple(words), known):
+            elsewhere = _ELSEWHERE * bool(form.floor.only or record.floor.only)
+            for change, changed in _changes(form, tuple(words), known):
+                cost = change + elsewhere
                 if (best is None or cost < best[0]) and _legal(record, form, changed):
                     best = cost, changed
     return None if best is None else ".".join((name, *best[1]))
@@ -96,6 +98,9 @@ def _nearness(form: Form, words: Sequence[str]) -> float:
 #: put one in the place of another that does not resemble it; and what is added where another
 #: form of the instruction has the word that goes.
 _SWAP, _ADD, _LEAVE_OUT, _REPLACE, _KNOWN = 0.4, 0.6, 0.7, 0.8, 0.6
+
+#: And what is added for a form that few targets have.
+_ELSEWHERE = 0.3
 
 
 def _changes(

@@ -83,11 +83,14 @@ def _element(
     address = _address(node, scope)
     if address is not None:
         name, addend, shift, width = address
-        if type_.kind == "f" or (width > size and size < 4) or (width == 1 and type_.kind == "b"):
+        # measured: unsigned words alone, and single bytes of an address
+        if type_.name not in ("u32", "u64") and not (width == 1 and type_.name == "u8"):
             raise ConstantError(f"an address does not fit a {type_} element", node.span)
         relocations.append(Relocation(at, min(size, width), name, addend, shift))
         return
     value = evaluate(node)
+    if type_.name == "f16" or (type_.name == "f16x2" and isinstance(value, FloatValue)):
+        raise ConstantError(f"a {type_} element takes no float; use .b16 or .b32", node.span)
     if type_.kind == "f":
         if not isinstance(value, FloatValue):
             raise ConstantError(f"a float constant is expected for {type_}", node.span)
@@ -124,6 +127,8 @@ def _address(node: ast.Expression, scope: Scope) -> tuple[str, int, int, int] | 
     if isinstance(node, ast.Binary) and node.operator == "+":
         left = _address(node.left, scope)
         if left is not None:
+            if isinstance(scope.find(left[0]), FunctionRef):
+                raise ConstantError("the address of a function takes no offset", node.span)
             value = evaluate(node.right)
             if isinstance(value, FloatValue):
                 raise ConstantError("an offset is an integer", node.span)
@@ -134,6 +139,8 @@ def _address(node: ast.Expression, scope: Scope) -> tuple[str, int, int, int] | 
     if isinstance(node, ast.MaskedSymbol):
         name, addend = _symbol(node.symbol, node, scope)
         if node.function == "generic":
+            if isinstance(scope.find(node.symbol), FunctionRef):
+                raise ConstantError("generic() takes a variable", node.span)
             return name, addend, 0, 8
         mask = int(node.function, 0)
         shift = (mask & -mask).bit_length() - 1 if mask else 0

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from ..diagnostics import Diagnostic, Source, Span, did_you_mean
+from ..diagnostics import Diagnostic, Source, Span
 from ..syntax import ast
+from .aliases import alias_fault
 from .declarations import section_faults
 from .functions import Functions
 from .header import read_header
@@ -79,16 +80,14 @@ def _ascii(state: ModuleState) -> None:
 
 
 def _alias(item: ast.AliasDirective, state: ModuleState) -> None:
-    """An alias is declared as a function without a body; its target is a function."""
-    for name in (item.name, item.target):
-        if name not in state.functions:
-            hint = did_you_mean(name, state.functions)
-            state.log.error("PTX101", f"unknown function '{name}'", item.span, hint)
-            return
-    if state.functions[item.name].instructions is not None:
-        state.log.error("PTX102", f"'{item.name}' has a body and is no alias", item.span)
+    fault = alias_fault(
+        item.name, item.target, state.functions, state.aliases, state.version, state.target
+    )
+    if fault is None:
+        state.aliases[item.name] = item.target
         return
-    state.aliases[item.name] = item.target
+    code, message, hint = fault
+    state.log.error(code, message, item.span, hint)
 
 
 def _place(d: Diagnostic) -> tuple[int, int]:

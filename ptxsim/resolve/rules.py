@@ -148,12 +148,16 @@ def _special(record: Instruction, m: Mods, register: SpecialRegister) -> str | N
     if record.name not in _READS_SPECIAL:
         return f"special register '%{register.name}' is only legal in mov; copy it first"
     declared = SPECIAL_REGISTERS[register.name][0]
-    # %gridid was a 32-bit register before PTX ISA 3.0 and is still read as one.
-    if declared == 64 and m.type in ("b32", "u32", "s32") and register.name != "gridid":
-        return f"'%{register.name}' has 64 bits, but the instruction reads {m.type}"
-    if declared == 32 and m.type in ("b64", "u64", "s64"):
-        return f"'%{register.name}' has 32 bits, but the instruction reads {m.type}"
-    return None
+    if record.name == "cvt":
+        if declared == 1 or SCALAR_TYPES[m.dtype].kind not in "us":
+            return f"'%{register.name}' is not converted to {m.dtype}; copy it first"
+        read, narrower = m.atype, SCALAR_TYPES[m.atype].bits < declared
+    else:  # %gridid was a 32-bit register before PTX ISA 3.0 and is still read as one
+        read, narrower = m.type, declared == 32 or register.name == "gridid"
+    bits = 1 if read == "pred" else SCALAR_TYPES[read].bits
+    if bits == declared or (bits < declared and narrower):
+        return None
+    return f"'%{register.name}' has {declared} bits, but the instruction reads {read}"
 
 
 def _space(record: Instruction, m: Mods, address: AddressOperand) -> str | None:

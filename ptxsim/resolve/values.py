@@ -34,6 +34,9 @@ __all__ = ["Mismatch", "group", "immediate", "integer", "named", "single_bits", 
 
 _COMPONENTS = {"x": 0, "y": 1, "z": 2, "w": 3, "r": 0, "g": 1, "b": 2, "a": 3}
 
+#: The vector special registers whose components are also read as 16 bits.
+_ONCE_OF_16_BITS = ("tid", "ntid", "ctaid", "nctaid")
+
 _NAMES = (ast.Name, ast.Member)
 _LISTS = (ast.Vector, ast.Address, ast.Subscript, ast.Pair, ast.Group)
 
@@ -84,18 +87,7 @@ def value(spec: OperandSpec, type_: ScalarType, operand: ast.Operand, scope: Sco
         if spec.written:
             raise Mismatch(f"'{name}' is not a register and cannot be written", operand.span)
         if isinstance(found, SpecialRegister):
-            if type_.kind == "f":
-                raise Mismatch(
-                    f"special register '%{found.name}' in a {type_} operand", operand.span
-                )
-            if found.width > type_.bits and not (found.width == 32 and type_.bits == 16):
-                if found.width == 64 and type_.bits == 32:
-                    return SpecialRegister(found.name, 32)
-                raise Mismatch(
-                    f"'%{found.name}' has {found.width} bits, a {type_} operand is expected",
-                    operand.span,
-                )
-            return found
+            return _special(spec, type_, found, operand.span)
         if isinstance(found, Symbol):
             return _symbol_value(spec, type_, found, 0, operand.span)
         if isinstance(found, FunctionRef):
@@ -140,10 +132,11 @@ def named(
             if index >= len(entity.elements):
                 raise Mismatch(f"'{entity.name}' has no component .{operand.field}", operand.span)
             return entity.elements[index]
-        name = f"{operand.base}.{operand.field}"
+        name = f"{operand.base}.{'xyzw'[_COMPONENTS[operand.field]]}"
         special = SPECIAL_REGISTERS.get(name[1:]) if name.startswith("%") else None
         if special:
             return SpecialRegister(name[1:], special[0])
+        name = f"{operand.base}.{operand.field}"
         raise Mismatch(f"unknown register '{name}'", operand.span, code="PTX101")
     entity = scope.find(operand.text)
     if entity is not None:
@@ -258,15 +251,9 @@ def group(
             for type_, register in zip(types, entity.elements, strict=True):
                 _check_register(spec, type_, register, operand.span)
             return RegisterGroup(entity.elements)
-        special = [SPECIAL_REGISTERS.get(f"{operand.text[1:]}.{c}") for c in "xyzw"[:count]]
-        if not spec.written and operand.text[0] == "%" and None not in special:
-            return RegisterGroup(
-                tuple(
-                    SpecialRegister(f"{operand.text[1:]}.{c}", found[0])
-                    for c, found in zip("xyzw", special, strict=False)
-                    if found
-                )
-            )
+        vector = operand.text[0] == "%" and f"{operand.text[1:]}.x" in SPECIAL_REGISTERS
+        if vector and not spec.written:
+            return _special_vector(spec, types, operand)
     if isinstance(operand, ast.Vector):
         elements = operand.elements
     else:
@@ -281,6 +268,38 @@ def group(
     except Mismatch as error:  # the form is more likely meant than one without a group
         error.score += 0.5
         raise
+
+
+def _special_vector(
+    spec: OperandSpec, types: tuple[ScalarType, ...], operand: ast.Name
+) -> RegisterGroup:
+    """A whole vector special register, as ``%tid``."""
+    components = [SpecialRegister(f"{operand.text[1:]}.{c}", 32) for c in "xyzw"]
+    if len(types) != len(components):
+        raise Mismatch(f"'{operand.text}' has 4 elements, {len(types)} are needed", operand.span)
+    return RegisterGroup(
+        tuple(_special(spec, t, r, operand.span) for r, t in zip(components, types, strict=True))
+    )
+
+
+def _special(
+    spec: OperandSpec, type_: ScalarType, found: SpecialRegister, span: Span
+) -> SpecialRegister:
+    """A special register read as a type (measured).
+
+    Of the 32-bit ones only those of a launch, which had 16 bits before PTX ISA 2.0, are read as 16
+    bits; whether an instruction reads a part of a 64-bit one is for :mod:`.rules`.
+    """
+    if type_.kind == "f":
+        raise Mismatch(f"special register '%{found.name}' in a {type_} operand", span)
+    if found.width == 64 and type_.bits in (16, 32):
+        return SpecialRegister(found.name, 32)
+    halved = type_.bits == 16 and (spec.relaxed or found.name[:-2] in _ONCE_OF_16_BITS)
+    if found.width > type_.bits and not halved:
+        raise Mismatch(
+            f"'%{found.name}' has {found.width} bits, a {type_} operand is expected", span
+        )
+    return found
 
 
 def _elements(
@@ -306,6 +325,10 @@ def _elements(
         found = value(spec, wanted, element, scope)
         if not isinstance(found, Register | Constant | Sink | SpecialRegister):
             raise Mismatch("an address cannot be an element of a group", element.span)
+        if isinstance(found, SpecialRegister):
+            width = SPECIAL_REGISTERS[found.name][0]
+            if width > type_.bits:  # a part of one is read alone or in a whole vector
+                raise Mismatch(f"'%{found.name}' has {width} bits, not {type_.bits}", element.span)
         values.append(found)
     return RegisterGroup(tuple(values))
 

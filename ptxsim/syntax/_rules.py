@@ -6,7 +6,7 @@ Directives"; each rule was confirmed with ptxas.  A rule returns None or what is
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,7 @@ __all__ = [
     "name_problem",
     "operand_problem",
     "parenthesis_problem",
+    "section_problem",
 ]
 
 
@@ -132,7 +133,20 @@ def _count_problem(node: Any, what: str) -> Problem | None:
     if isinstance(node, ast.FloatLiteral) or (isinstance(node, ast.Unary) and node.operator == "-"):
         return Problem(f"{what} is a positive integer", node.span)
     found = next(_names(node), None)
-    return None if found is None else Problem(f"{what} is a constant", found.span)
+    if found is not None:
+        return Problem(f"{what} is a constant", found.span)
+    if isinstance(node, ast.IntLiteral | ast.Name):  # the name is WARP_SZ
+        return None
+    return Problem(f"{what} is one number, not an expression", node.span)
+
+
+def _linkage_problem(node: ast.VariableDeclaration | ast.Function) -> Problem | None:
+    if len(node.linkage) < 2:
+        return None
+    first, second = node.linkage[:2]
+    if first == second:
+        return Problem(f"'.{first}' is given twice", node.span)
+    return Problem(f"'.{first}' and '.{second}' exclude each other", node.span)
 
 
 def declaration_problems(node: ast.VariableDeclaration) -> Iterator[Problem]:
@@ -143,17 +157,30 @@ def declaration_problems(node: ast.VariableDeclaration) -> Iterator[Problem]:
         problem = _count_problem(node.align, "an alignment")
         if problem is not None:
             yield problem
-    repeated = next((w for w in node.linkage if node.linkage.count(w) > 1), None)
-    if repeated is not None:
-        yield Problem(f"'.{repeated}' is given twice", node.span)
+    problem = _linkage_problem(node)
+    if problem is not None:
+        yield problem
+    if node.vector == 8:
+        yield Problem("a variable is a vector of two or four", node.span)
     for variable in node.variables:
-        problem = name_problem(variable.name, variable.span)
+        yield from _variable_problems(variable)
+
+
+def _variable_problems(variable: ast.Variable) -> Iterator[Problem]:
+    problem = name_problem(variable.name, variable.span)
+    if problem is not None:
+        yield problem
+    for index, extent in enumerate(variable.extents):
+        if extent is None:
+            problem = Problem("only the first array size may be left out", variable.span)
+            problem = problem if index else None
+        else:
+            problem = _count_problem(extent, "an array size")
         if problem is not None:
             yield problem
-        for extent in variable.extents:
-            problem = None if extent is None else _count_problem(extent, "an array size")
-            if problem is not None:
-                yield problem
+    if variable.count is not None and (variable.extents or variable.initializer is not None):
+        kind = "arrays" if variable.extents else "initialised"
+        yield Problem(f"numbered variables cannot be {kind}", variable.span)
 
 
 # --- functions ------------------------------------------------------------------------------------
@@ -182,29 +209,67 @@ def head_directive_problem(directive: ast.FunctionDirective, kind: str) -> Probl
     return None
 
 
+#: The state spaces that a pointer parameter may be said to point into.
+_POINTED = (None, "const", "global", "local", "shared")
+
+
+def _parameter_problem(node: ast.Parameter) -> Problem | None:
+    """What is wrong with a parameter of an ``entry`` or ``func``."""
+    if node.space == "reg" and node.extents:
+        return Problem("an array cannot be a register", node.span)
+    if node.pointer_space not in _POINTED:
+        return Problem(f"a parameter cannot point into .{node.pointer_space}", node.span)
+    return None
+
+
 def function_problems(node: ast.Function) -> Iterator[Problem]:
     """What is wrong with the head of a function."""
     problem = name_problem(node.name, node.name_span)
     if problem is not None:
         yield problem
-    repeated = next((w for w in node.linkage if node.linkage.count(w) > 1), None)
-    if repeated is not None:
-        yield Problem(f"'.{repeated}' is given twice", node.span)
+    problem = _linkage_problem(node)
+    if problem is not None:
+        yield problem
     if node.kind == "entry" and node.results:
         yield Problem("an '.entry' returns nothing", node.results[0].span)
+    for parameter in (*node.results, *node.parameters):
+        problem = _parameter_problem(parameter)
+        if problem is not None:
+            yield problem
     for directive in node.directives:
         problem = head_directive_problem(directive, node.kind)
         if problem is not None:
             yield problem
 
 
+def section_problem(type_: str, values: Sequence[Any], span: Span) -> Problem | None:
+    """What is wrong with a line of data of a ``.section``."""
+    if type_ not in ("b8", "b16", "b32", "b64"):
+        return Problem(f"'.{type_}' is no type of debug data", span)
+    if len(values) > 1:
+        found = next((name for value in values for name in _names(value)), None)
+        if found is not None:
+            return Problem("an address stands alone on its line", found.span)
+    return None
+
+
 def module_problems(items: tuple[ast.Item, ...]) -> Iterator[Problem]:
     """What is wrong with the sequence of items of a module."""
-    seen: set[type] = set()
+    seen: set[object] = set()
+    head = True
     for item in items:
-        if isinstance(item, ast.VersionDirective | ast.AddressSizeDirective):
-            if type(item) in seen:
-                yield Problem("this directive is already given above", item.span)
-            seen.add(type(item))
+        key: object = type(item)
+        if isinstance(item, ast.FileDirective):
+            key = item.index
+            if key in seen:
+                yield Problem(f"file {key} is already given above", item.span)
+            elif item.index >> 32:
+                yield Problem(f"the number {key} of a file exceeds 32 bits", item.span)
+        elif isinstance(item, ast.VersionDirective | ast.AddressSizeDirective) and key in seen:
+            yield Problem("this directive is already given above", item.span)
+        elif isinstance(item, ast.TargetDirective | ast.AddressSizeDirective) and not head:
+            yield Problem("this directive belongs to the head of the module", item.span)
         elif isinstance(item, ast.LocDirective):
             yield Problem("'.loc' is legal inside of a function only", item.span)
+        seen.add(key)
+        head = head and isinstance(item, ast.VersionDirective | ast.TargetDirective)

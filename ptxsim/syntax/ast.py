@@ -442,7 +442,7 @@ class AddressSizeDirective:
 
 @dataclass(frozen=True, slots=True)
 class FileDirective:
-    """``.file 1 "path"[, timestamp, size]``."""
+    """``.file 1 "path"[, timestamp[, size]]``."""
 
     index: int
     path: str
@@ -480,7 +480,7 @@ class Section:
 
 Statement: TypeAlias = (
     "Instruction | Label | Block | VariableDeclaration | BranchTargets | CallTargets | Prototype"
-    " | LocDirective | PragmaDirective | FileDirective"
+    " | LocDirective | PragmaDirective"
 )
 
 Item: TypeAlias = (

@@ -15,8 +15,10 @@ from ._rules import (
     function_problems,
     head_directive_problem,
     module_problems,
+    name_problem,
     operand_problem,
     parenthesis_problem,
+    section_problem,
 )
 
 __all__ = ["Builder", "Misplaced", "TooDeep"]
@@ -100,6 +102,16 @@ class Builder(Transformer):  # type: ignore[type-arg]
 
     def _word(self, token: Token) -> str:
         return self._names.setdefault(token.value, token.value)
+
+    def _note(self, problem: Problem | None) -> None:
+        if problem is not None:
+            self.problems.append(problem)
+
+    def _number_alone(self, value: Any) -> Any:
+        """A number where no expression may stand, not even parentheses."""
+        if isinstance(value, _Group):
+            self.problems.append(Problem("a number stands here without parentheses", value.span))
+        return self._plain(value)
 
     def _deeper(self, node: Any, *children: Any) -> Any:
         depth = 1
@@ -246,6 +258,7 @@ class Builder(Transformer):  # type: ignore[type-arg]
         return self._deeper(node, *items)  # type: ignore[no-any-return]
 
     def label(self, name: Token) -> ast.Label:
+        self._note(name_problem(name.value, _at(name)))
         return ast.Label(name.value, _at(name))
 
     def block(self, opening: Token, *body: Any) -> ast.Block:
@@ -294,7 +307,7 @@ class Builder(Transformer):  # type: ignore[type-arg]
         return tokens
 
     def align(self, value: Any) -> tuple[str, Any]:
-        return "align", self._plain(value)
+        return "align", self._number_alone(value)
 
     def vector_width(self, token: Token) -> tuple[str, int]:
         return "vector", int(token.value[2:])
@@ -310,7 +323,7 @@ class Builder(Transformer):  # type: ignore[type-arg]
         return "attributes", texts
 
     def extent(self, value: Any) -> tuple[str, Any]:
-        return "extent", None if value is None else self._plain(value)
+        return "extent", None if value is None else self._number_alone(value)
 
     def field_initializer(self, field: Token, value: Any) -> ast.FieldInitializer:
         span = _at(field).to(value.span)
@@ -332,8 +345,11 @@ class Builder(Transformer):  # type: ignore[type-arg]
     def declaration(
         self, linkage: tuple[Token, ...], space: Token, *rest: Any
     ) -> ast.VariableDeclaration:
-        qualifiers: dict[str, Any] = dict(i for i in rest if isinstance(i, tuple))
+        pairs = [i for i in rest if isinstance(i, tuple)]
+        qualifiers: dict[str, Any] = dict(pairs)
         type_ = next(i for i in rest if isinstance(i, Token))
+        if any(kind == "vector" for kind, _ in pairs[:-1]):
+            self.problems.append(Problem("the type stands behind a vector width", _at(type_)))
         variables = tuple(i for i in rest if isinstance(i, ast.Variable))
         node = ast.VariableDeclaration(
             space.value[1:],
@@ -383,7 +399,7 @@ class Builder(Transformer):  # type: ignore[type-arg]
         return tuple(_present(parameters))
 
     def function_directive(self, name: Token, *values: Any) -> ast.FunctionDirective:
-        given = tuple(self._plain(v) for v in values if v is not None)
+        given = tuple(self._number_alone(v) for v in values if v is not None)
         return ast.FunctionDirective(name.value[1:], given, _at(name))
 
     def function_pragma(self, *texts: Token) -> ast.FunctionDirective:
@@ -463,7 +479,9 @@ class Builder(Transformer):  # type: ignore[type-arg]
         return ast.Binary("+", node, self.integer(offset), _at(name).to(_at(offset)))
 
     def section_data(self, type_: Token, *values: Any) -> ast.SectionData:
-        return ast.SectionData(type_.value[1:], tuple(self._plain(v) for v in values), _at(type_))
+        given = tuple(self._plain(v) for v in values)
+        self._note(section_problem(type_.value[1:], given, _at(type_)))
+        return ast.SectionData(type_.value[1:], given, _at(type_))
 
     def section(self, name: Token, *items: Any) -> ast.Section:
         return ast.Section(name.value, tuple(_present(items)), _at(name))

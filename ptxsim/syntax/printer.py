@@ -219,7 +219,7 @@ def item_lines(node: Any) -> Iterator[str]:
         case ast.AddressSizeDirective(size):
             yield f".address_size {size}"
         case ast.FileDirective(index, path, timestamp, size):
-            extra = f", {timestamp}, {size}" if timestamp is not None else ""
+            extra = "".join(f", {n}" for n in (timestamp, size) if n is not None)
             yield f'.file {index} "{path}"{extra}'
         case ast.LocDirective():
             yield _loc(node)

@@ -22,7 +22,7 @@ WORD = 0xFFFFFFFF
 
 
 def _width(name: str) -> int:
-    return int(name.removesuffix("x2").lstrip("busf"))
+    return int(name.partition("x")[0].lstrip("busf"))
 
 
 def _signed(bits: int, width: int) -> int:
@@ -57,14 +57,15 @@ def _is_float(name: str) -> bool:
 
 
 def _sum(m: Mods, v: Values, sign: int) -> Results:
-    name, width = m["type"], _width(m["type"])
-    if name.endswith("x2"):
-        low, high = ((x + sign * y) & 0xFFFF for x, y in zip(*map(_halves, v[:2]), strict=True))
-        return (high << 16 | low,)
+    width = _width(m["type"])
     if m.get("cc") or len(v) > 2:
         return _carried(m, v, sign)
-    total = _value(v[0], name) + sign * _value(v[1], name)
-    return (_limit(total, width, name[0] == "s") if m.get("sat") else total,)
+
+    def one(m: Mods, name: str, a: int, b: int) -> int:
+        total = _value(a, name) + sign * _value(b, name)
+        return _limit(total, width, name[0] == "s") if m.get("sat") else total
+
+    return _elementwise(one, m, v)
 
 
 def _carried(m: Mods, v: Values, sign: int, reads: bool = False) -> Results:
@@ -152,15 +153,14 @@ def _dp2a(m: Mods, v: Values) -> Results:
 
 
 def _elementwise(one: Callable[..., int], m: Mods, v: Values) -> Results:
-    """A rule for one element, on both halves of packed floats and integers."""
-    name = m["type"]
-    if not name.endswith("x2"):
+    """A rule for one element, on all elements of packed floats and integers."""
+    name, _, count = m["type"].partition("x")
+    if not count:
         return (one(m, name, *v),)
-    width = 32 if name == "f32x2" else 16
+    width = _width(name)
     mask = (1 << width) - 1
-    low = one(m, name[:-2], *(x & mask for x in v)) & mask
-    high = one(m, name[:-2], *(x >> width for x in v)) & mask
-    return (high << width | low,)
+    parts = [one(m, name, *(x >> n * width & mask for x in v)) & mask for n in range(int(count))]
+    return (sum(part << n * width for n, part in enumerate(parts)),)
 
 
 def _flushed(m: Mods, name: str, bits: int) -> int:

@@ -21,6 +21,7 @@ from vector_kernels import Vector
 
 from ptxsim.numerics.formats import FORMATS
 from ptxsim.types import ScalarType
+from tests.accepted_lines import Place, verdicts
 
 #: float arithmetic has a test of its own
 ARITHMETIC = {"add", "sub", "mul", "mad", "div"}
@@ -157,7 +158,8 @@ def _check(names: tuple[str, ...], rows: int, whole: bool, seed: int = 1) -> Non
             columns = _columns(part[0], rng, rows)
             vector, begins = _joined(part, columns)
             jobs.append((part, begins, vector))
-    answers = vector_kernels.run([job[2] for job in jobs])
+    # packed bytes are of this family only
+    answers = vector_kernels.run([job[2] for job in jobs], target="sm_120a")
     for (part, begins, vector), results in zip(jobs, answers, strict=True):
         inputs = list(zip(*(c.tolist() for c in vector.columns), strict=True))
         for line, begin in zip(part, begins, strict=True):
@@ -219,6 +221,26 @@ def test_moves_of_128_bits(line: str, classes: str, given: list[Any], want: list
     ]
     ((results),) = vector_kernels.run([Vector(line, letters, columns, len(want))])
     assert [r.tolist()[0] for r in results] == want
+
+
+@pytest.mark.parametrize(
+    ("line", "version", "target", "code"),
+    [
+        # PTX ISA 9.2, "add", "sub", "neg", "min": version 9.2, sm_120f or higher in its family
+        ("add.s8x4.sat %r1, %r2, %r3;", "9.2", "sm_120a", "legal"),  # an example of the page
+        ("add.sat.u32 %r1, %r2, %r3;", "9.2", "sm_121a", "legal"),
+        ("add.sat.u32 %r1, %r2, %r3;", "9.1", "sm_120a", "PTX107"),
+        ("add.sat.u16x2 %r1, %r2, %r3;", "9.2", "sm_120", "PTX107"),
+        ("neg.s8x4 %r1, %r2;", "9.2", "sm_120f", "legal"),
+        ("neg.s8x4 %r1, %r2;", "9.2", "sm_100a", "PTX107"),
+        ("min.relu.s8x4 %r1, %r2, %r3;", "9.1", "sm_120a", "PTX107"),
+        ("sub.u16x2 %r1, %r2, %r3;", "9.2", "sm_120a", "PTX104"),
+        ("add.sat.u64 %rd1, %rd2, %rd3;", "9.2", "sm_120a", "PTX104"),
+        ("min.relu.u8x4 %r1, %r2, %r3;", "9.2", "sm_120a", "PTX104"),
+    ],
+)
+def test_floors_of_packed_bytes(line: str, version: str, target: str, code: str) -> None:
+    assert verdicts([(line, Place(version, target))])[0][0] == code
 
 
 def test_every_rule_is_in_a_family() -> None:

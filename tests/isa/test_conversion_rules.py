@@ -240,3 +240,9 @@ class TestByHand:
         # e4m3 1.5 and 448 times 4 and 1/2
         line = "cvt.rn.scaled::n2::ue8m0.bf16x2.e4m3x2 %0, %1, %2;"
         assert self.run(line, "r,h,h", 0x3C7E, 0x817E) == 0x40C04360
+
+    def test_a_signalling_nan_saturates_to_zero(self) -> None:
+        # PTX ISA 9.1, cvt: .sat makes every NaN +0; these have the quiet bit clear
+        assert self.run("cvt.sat.f32.f16 %0, %1;", "r,h", 0xFD1A) == 0
+        assert self.run("cvt.sat.f64.f16 %0, %1;", "d,h", 0x7C3D) == 0
+        assert self.run("cvt.rz.sat.f16.f64 %0, %1;", "h,d", 0x7FF0000000000001) == 0

@@ -201,3 +201,32 @@ def test_whole_vectors_halves_and_the_warp_size() -> None:
     out = np.zeros(6, np.uint32)
     ptxsim.assemble(_PARTS).kernel().launch(grid=1, block=(7, 2), args=[out]).raise_for_findings()
     assert out.tolist() == [7, 2, 1, 0, 32, 2]
+
+
+def test_vectors_of_halves_and_of_registers() -> None:
+    """All sources are read first, so that a vector move exchanges registers ("mov").
+
+    The components are also called r, g, b and a ("Vectors").
+    """
+    text = """
+.version 9.0
+.target sm_90
+.visible .entry k(.param .u64 p)
+{
+    .reg .b32 %r<6>; .reg .b16 %h<4>; .reg .b64 %d; .reg .v2 .f64 %v; .reg .f64 %f;
+    ld.param.u64 %d, [p];
+    mov.v4.u16 {%h0, %h1, %h2, %h3}, %ntid;
+    mov.b32 %r0, {%h0, %h1};
+    mov.u32 %r1, %ntid.g;
+    mov.v2.u32 {%r2, %r3}, {5, 6};
+    mov.v2.b32 {%r2, %r3}, {%r3, %r2};
+    mov.v2.f64 %v, {1.0, 0.5};
+    add.f64 %f, %v.x, %v.y;
+    st.global.v4.u32 [%d], {%r0, %r1, %r2, %r3};
+    st.global.f64 [%d+16], %f;
+    ret;
+}
+"""
+    out = np.zeros(6, np.uint32)
+    ptxsim.assemble(text).kernel().launch(grid=1, block=(7, 2), args=[out]).raise_for_findings()
+    assert out.tolist() == [0x20007, 2, 6, 5, 0, 0x3FF80000]
