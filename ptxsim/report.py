@@ -78,6 +78,7 @@ FINDING_CODES: Mapping[str, str] = {
     "bad-call": "PTX361",
     "scale-selector": "PTX362",
     "undefined-result": "PTX363",
+    "uni-divergence": "PTX364",
     "schedule-dependent": "PTX370",
     "hardware-mismatch": "PTX371",
     "rounding-not-established": "PTX380",

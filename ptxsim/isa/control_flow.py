@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import numpy as np
 
-from .protocol import Registers, Step, no_effect
+from .protocol import Array, Registers, Step, no_effect
 from .record import STAND_IN, Form, Instruction, Mods, instruction
 
 __all__: list[str] = []
@@ -18,8 +19,41 @@ class _Control(Instruction):
     control = True
 
 
+class _Uniform(_Control):
+    """With ``.uni`` the lanes of a warp that execute it have one guard and one target."""
+
+    traps: ClassVar[tuple[str, ...]] = ("uni-divergence",)
+
+    def target(self, b: Any) -> Callable[[Registers], Array] | None:
+        """What lanes go by once the guard is true: the same for all if None."""
+        return None
+
+    def promise(self, b: Any) -> Step | None:
+        if not b.mods.uni:
+            return None
+        what, find = "guard", b.guard()
+        if b.instruction.guard is None:
+            what, find = "target", self.target(b)
+        if find is None:
+            return None
+        site = b.site
+
+        def look(r: Registers, g: Any) -> None:
+            bad = g.disagreeing(find(r))
+            if bad is not None:
+                g.finding(
+                    "uni-divergence",
+                    f"lanes of a warp that execute '{site.text}' together differ in its {what}",
+                    site,
+                    bad,
+                    help="leave out .uni, or make the lanes of each warp agree",
+                )
+
+        return look
+
+
 @instruction("bra", isa=_SECTION + "bra")
-class Bra(_Control):
+class Bra(_Uniform):
     """Branch to a label; lanes with a true guard go, the others go on."""
 
     forms = (Form("uni?", "@label"),)
@@ -37,12 +71,16 @@ class Bra(_Control):
 
 
 @instruction("brx.idx", isa=_SECTION + "brx.idx", floor="6.0+sm_30")
-class BrxIdx(_Control):
+class BrxIdx(_Uniform):
     """Branch to the label of a list that an index selects; an index past its end is a trap."""
 
     forms = (Form("uni?", "a.u32, @targets"),)
     needs_defined = True
-    traps = ("bad-branch-index",)
+    traps = ("bad-branch-index", "uni-divergence")
+
+    def target(self, b: Any) -> Callable[[Registers], Array]:
+        index = b.source("a")
+        return lambda r: r[index]
 
     def transfer(self, b: Any) -> Any:
         index = b.source("a")
@@ -69,15 +107,19 @@ class BrxIdx(_Control):
 
 
 @instruction("call", isa=_SECTION + "call")
-class Call(_Control):
+class Call(_Uniform):
     """Call a function by name or through a register."""
 
     forms = (Form("uni?", "@call"),)
     needs_defined = True
-    traps = ("bad-call", "stack-overflow")
+    traps = ("bad-call", "stack-overflow", "uni-divergence")
 
     def falls_through(self, m: Mods) -> bool:
         return True
+
+    def target(self, b: Any) -> Callable[[Registers], Array] | None:
+        place = b.call().target
+        return (lambda r: r[place]) if isinstance(place, int) else None
 
     def transfer(self, b: Any) -> Any:
         plan = b.call()
@@ -86,7 +128,7 @@ class Call(_Control):
 
 
 @instruction("ret", isa=_SECTION + "ret")
-class Ret(_Control):
+class Ret(_Uniform):
     """Return from a function; in an entry it ends the thread."""
 
     forms = (Form("uni?", ""),)

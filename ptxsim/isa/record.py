@@ -497,6 +497,10 @@ class Instruction:
         """
         raise InternalError(f"{self.name} has no semantics of this kind")
 
+    def promise(self, b: Any) -> Step | None:
+        """For control instructions: what looks, before the guard acts, at what lanes agreed to."""
+        return None
+
     def transfer(self, b: Any) -> Any:
         """For control instructions: the function of registers and lanes that moves them on."""
         raise InternalError(f"{self.name} has no semantics of this kind")

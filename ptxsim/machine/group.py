@@ -337,6 +337,20 @@ class Group:
             at = self.lanes[self.active]
         self.wave.report(class_, message, site, at, help=help, fatal=fatal, **values)
 
+    def disagreeing(self, value: Array) -> BoolArray | None:
+        """The lanes of warps whose lanes here differ in a value; None without any."""
+        if value.shape[-1] == 1:
+            return None
+        at = np.arange(self.n) if self.active is None else np.flatnonzero(self.active)
+        value, warp = value[at], self.lanes[at] >> 5
+        first = np.flatnonzero(np.r_[True, warp[1:] != warp[:-1]])
+        differ = np.minimum.reduceat(value, first) != np.maximum.reduceat(value, first)
+        if not differ.any():
+            return None
+        out = np.zeros(self.n, bool)
+        out[at] = np.repeat(differ, np.diff(np.r_[first, len(at)]))
+        return out
+
     def service(self, name: str) -> Any:
         return self.wave.service(name)
 

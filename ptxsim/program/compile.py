@@ -300,7 +300,7 @@ class _Compiler:
             self._bind_tags(control, i)
             self._count(control)
             self._count_guard(block, control)
-            steps.add(control, None)
+            steps.add(control, last.record.promise(control))
             block.site = block.site or control.site
             block.waits = block.waits or last.record.waits(last.mods)
         block.steps, block.checked = steps.finish()
@@ -355,7 +355,7 @@ class _Compiler:
         block.site = InstructionSite(i.text, i.span, self.function.name)
         binder = InstructionBinder(self.places, i)
         steps = _Steps(self.origins is not None)
-        steps.observe_guard(binder)
+        steps.observe_guard(binder, i.record.promise(binder))
         block.steps, block.checked = steps.finish()
 
         def transfer(r: Registers, g: Any) -> Any:
@@ -376,7 +376,7 @@ class _Steps:
         self._cut = 0
 
     def add(self, b: InstructionBinder, step: Step | None) -> None:
-        """An instruction; None for one whose transfer acts behind the steps."""
+        """An instruction; one whose transfer acts behind the steps may have none."""
         record = b.instruction.record
         middle = [] if step is None else [step]
         if not self.checked:
@@ -392,10 +392,13 @@ class _Steps:
         if record.receives or record.loses or twice:
             self._stretch()
 
-    def observe_guard(self, b: InstructionBinder) -> None:
+    def observe_guard(self, b: InstructionBinder, promise: Step | None) -> None:
         """The test of a guard, whose branch acts behind the steps."""
         if self.checked:
             self.tracked.append(bind_guard(b))
+        if promise is not None:
+            self.steps.append(promise)
+            self.tracked.append(promise)
 
     def _stretch(self) -> None:
         self._stretches.append((tuple(self.steps[self._cut :]), len(self.tracked)))

@@ -373,8 +373,8 @@ ROWS = [
     Row("ret and exit in divergent code", _FLOW + "ret, exit",
         Value([0] * 16 + [1] * 16, "@%p2 ret; mov.u32 %r2, 1;")),
     Row(".uni where lanes differ", _FLOW + "bra, call, ret, brx.idx",
-        Value([1] * 16 + [2] * 16, "@%p2 bra.uni A; mov.u32 %r2, 2; bra S; A: mov.u32 %r2, 1;"
-            "S:"), True),
+        Finding("uni-divergence", "@%p2 bra.uni A; mov.u32 %r2, 2; bra S; A: mov.u32 %r2, 1; S:"),
+        True),
     Row("stackrestore of a foreign value", _S + "stackrestore",
         Finding("bad-stackrestore", "mov.u64 %d6, 4096; stackrestore.u64 %d6; mov.u32 %r2, 0;")),
     Row("an access after stackrestore", _S + "alloca",

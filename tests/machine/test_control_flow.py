@@ -114,6 +114,53 @@ L0: st.global.u32 [%mine], 1;"""
     assert report.findings[0].lanes == tuple(range(1, 32))
 
 
+_FUNCTIONS = """
+.func f() { ret; }
+.func g() { ret; }
+.func part() { .reg .pred %p; .reg .b32 %i; mov.u32 %i, %laneid; setp.lt.u32 %p, %i, LIMIT;
+  @%p ret.uni; ret; }
+.global .u64 table[2] = {f, g};
+"""
+_UNIFORM = {
+    "bra": "setp.lt.u32 %p1, %r1, LIMIT; @%p1 bra.uni END;",
+    "bra to the contrary": "setp.lt.u32 %p1, %r1, LIMIT; @!%p1 bra.uni END;",
+    "call": "setp.lt.u32 %p1, %r1, LIMIT; @%p1 call.uni f, ();",
+    "call of a register": "setp.lt.u32 %p1, %r1, LIMIT; selp.u64 %rd1, 8, 0, %p1;"
+    "mov.u64 %rd2, table; add.u64 %rd2, %rd2, %rd1; ld.global.u64 %rd3, [%rd2];\n"
+    "P: .callprototype _ (); call.uni %rd3, (), P;",
+    "ret": "call part, ();",
+    "brx.idx": "setp.lt.u32 %p1, %r1, LIMIT; selp.u32 %r2, 1, 0, %p1;\n"
+    "T: .branchtargets L0, END; brx.idx.uni %r2, T; L0:",
+}
+
+
+@pytest.mark.parametrize("name", _UNIFORM)
+@pytest.mark.parametrize(
+    ("limit", "by", "differ"),
+    [  # within each warp; warps that differ from each other; nobody; everybody
+        (7, "%laneid", True), (32, "%tid.x", False), (0, "%laneid", False), (99, "%tid.x", False),
+    ],
+)  # fmt: skip
+def test_uni(run: Any, name: str, limit: int, by: str, differ: bool) -> None:
+    """PTX ISA 9.1, bra, call, ret and brx.idx: the lanes of a warp agree on guard and target."""
+    body = f"mov.u32 %r1, {by}; {_UNIFORM[name]}\nEND: st.global.u32 [%mine], 1;"
+    before = _FUNCTIONS if by == "%laneid" else _FUNCTIONS.replace("%laneid", by)
+    report, out = run(body.replace("LIMIT", str(limit)), before=before.replace("LIMIT", str(limit)))
+    assert [f.class_ for f in report.findings] == ["uni-divergence"] * differ
+    assert (out == 1).all()  # every lane goes its own way
+
+
+def test_lanes_that_are_apart_promise_nothing(run: Any) -> None:
+    """The promise is about lanes that execute the branch together."""
+    body = """
+    setp.lt.u32 %p1, %t, 9; @%p1 bra A;
+    setp.lt.u32 %p2, %t, 9; @%p2 bra.uni END; bra.uni END;
+A:  setp.lt.u32 %p2, %t, 9; @%p2 bra.uni END;
+END: st.global.u32 [%mine], 1;"""
+    report, _ = run(body)
+    assert report.verdict == "clean"
+
+
 def test_call_of_a_null_pointer(run: Any) -> None:
     body = """
     mov.u64 %rd1, 0;
