@@ -148,6 +148,13 @@ def test_ctas_of_other_waves_are_concurrent(kind: str) -> None:
         check(kind, seed, "default", wave_ctas=1)
 
 
+@pytest.mark.parametrize("kind", ["parts", "fences", "strengths", "phases"])
+def test_long_lists_are_compared_in_parts(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(judge, "_PAIRS", 3)
+    for seed in range(12):
+        check(kind, seed, "default")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("kind", KINDS)

@@ -479,6 +479,16 @@ def test_a_finding_counts_all_lanes_that_race() -> None:
     assert len(report.findings) <= 3
 
 
+def test_ten_thousand_lanes_at_one_place() -> None:
+    """All that they did is kept, since fence.sc may order them: one finding, and little memory."""
+    body = "st.global.u32 [%g], %t; //!\nmembar.gl;\nst.global.u32 [%g], %t; //!"
+    report, marked = launch(Row("many", body, grid=40, block=256))
+    first, second = sorted(marked)
+    found = {(f.line, f.other_line): f.class_ for f in report.findings}
+    assert found[first, first] == "race-global"
+    assert set(found) <= {(first, first), (second, first), (second, second)}
+
+
 def _only(name: str) -> ptxsim.Report:
     (row,) = (row for row in ROWS if row.name == name)
     return launch(row)[0]

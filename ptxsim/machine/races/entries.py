@@ -18,9 +18,14 @@ Key: TypeAlias = tuple[bool, int, int]
 Entries: TypeAlias = dict[Key, Entry]
 
 
-def single(entry: Entry, shift: int) -> Iterator[tuple[int, int]]:
-    """Record and instruction of each lane; lanes begin at bit ``shift`` of a record."""
+def single(entry: Entry, shift: int, ends: bool = False) -> Iterator[tuple[int, int]]:
+    """Record and instruction of each lane, or of the first and the last.
+
+    Lanes begin at bit ``shift`` of a record.
+    """
     record, site, mask = entry
+    if ends:
+        mask = mask & -mask | (1 << mask.bit_length() >> 1)
     if not mask:
         yield record, site
     while mask:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -44,6 +44,13 @@ _OLDEST = 2
 #: In longer lists an access stands for all older ones of its lane.
 _VIEWS = 256
 _ALL = 1 << 30
+#: So many pairs of accesses are compared at once.
+_PAIRS = 1 << 16
+#: Beyond, not all lanes of the steps of many are compared.
+_VERY_MANY = 1 << 23
+
+#: An access in a list: its record, the number of its instruction, and whether it writes.
+_Listed: TypeAlias = tuple[int, int, bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +262,11 @@ class Judge:
         open_ = bad & timed if self.sequential else np.zeros(len(old), bool)
         stay = (open_ | same) if self.exact and new.writes else open_[:0]
         if stay.any():
-            self._stay.append(_Stay(shadow, index[stay], old[stay], sites[stay], old_writes, _ALL))
+            _, once = np.unique(
+                np.stack([index[stay].astype(np.uint64), old[stay]]), axis=1, return_index=True
+            )
+            kept = np.flatnonzero(stay)[once]
+            self._stay.append(_Stay(shadow, index[kept], old[kept], sites[kept], old_writes, _ALL))
         for flags, report in (
             (bad & ~open_, self.reports.race),
             (open_, self.reports.open),
@@ -505,27 +516,65 @@ class Judge:
         self._stay.clear()
 
     def _against_more(self, shadow: Shadow, index: Array, new: New) -> None:
-        """The same comparison with the records in the lists, all at once."""
-        at: list[int] = []
-        found: list[tuple[int, int, bool]] = []
-        known: dict[int, list[tuple[int, int, bool]]] = {}
+        """The same comparison with the records in the lists, many at once."""
+        accesses: dict[int, list[int]] = {}
         some = np.flatnonzero(shadow.listed[index])
         for k, granule in zip(some.tolist(), index[some].tolist(), strict=True):
-            if granule not in known:
-                known[granule] = self._listed(shadow, granule, new)
-            entries = known[granule]
-            at += [k] * len(entries)
-            found += entries
-        if not found:
-            return
-        position = np.array(at)
-        old = np.array([f[0] for f in found], np.uint64)
-        sites, writes = np.array([f[1] for f in found]), np.array([f[2] for f in found])
+            accesses.setdefault(granule, []).append(k)
+        at: list[int] = []
+        found: list[_Listed] = []
+        for granule, here in accesses.items():
+            entries = self._listed(shadow, granule, new, len(here))
+            if len(here) * len(entries) > _PAIRS:
+                self._against_many(shadow, index, new, np.array(here), entries)
+                continue
+            for k in here:
+                at += [k] * len(entries)
+                found += entries
+            if len(at) > _PAIRS:
+                self._against_pairs(shadow, index, new, np.array(at), *_columns(found))
+                at, found = [], []
+        if found:
+            self._against_pairs(shadow, index, new, np.array(at), *_columns(found))
+
+    def _against_many(
+        self, shadow: Shadow, index: Array, new: New, here: Array, entries: list[_Listed]
+    ) -> None:
+        """Many accesses to a place with a long list.
+
+        An instruction of which some accesses race need not be looked at further, unless the end of
+        the launch decides which pairs do.
+        """
+        old, sites, writes = _columns(entries)
+        left = np.arange(len(old))
+        while len(left):
+            rows, left = np.split(left, [max(_PAIRS // len(here), 1)])
+            columns = [np.repeat(c[rows], len(here)) for c in (old, sites, writes)]
+            position = np.tile(here, len(rows))
+            races = self._against_pairs(shadow, index, new, position, *columns)
+            if self.sequential or not races.any():
+                continue
+            racing = races.reshape(len(rows), -1).any(axis=1)
+            for k in rows[racing]:
+                left = left[(sites[left] != sites[k]) | (writes[left] != writes[k])]
+
+    def _against_pairs(
+        self,
+        shadow: Shadow,
+        index: Array,
+        new: New,
+        position: Array,
+        old: Array,
+        sites: Array,
+        writes: Array,
+    ) -> BoolArray:
+        """Pairs of new accesses, by their positions, and old ones; which of them race."""
         one = replace(
             new, lanes=new.lanes[position], records=new.records[position],
             value=None if new.value is None else new.value[position],
         )  # fmt: skip
         unknown = self._unknown(old, one)
+        races = unknown.copy()
         if self.sequential and new.writes:
             for old_writes in (True, False):
                 before = ~unknown & (writes == old_writes)
@@ -535,11 +584,18 @@ class Judge:
             some = np.flatnonzero(unknown & (writes == old_writes))
             if len(some):
                 places = index[position[some]]
-                self._conflict(shadow, places, old[some], sites[some], one, some, old_writes)
+                races[some] = ~self._conflict(
+                    shadow, places, old[some], sites[some], one, some, old_writes
+                )
+        return races
 
-    def _listed(self, shadow: Shadow, granule: int, new: New) -> list[tuple[int, int, bool]]:
-        """The entries of a place that can conflict with an access, whoever makes it."""
+    def _listed(self, shadow: Shadow, granule: int, new: New, count: int) -> list[_Listed]:
+        """What is listed of a place and can conflict with so many accesses, whoever makes them.
+
+        Of very many, the first and the last lane of each warp.
+        """
         kept = shadow.more.get(granule, {})
+        ends = 32 * len(kept) * count > _VERY_MANY
         free: set[int] = set()
         if new.kind in (STRONG, ATOMIC):
             free = {how for how in {how for _, _, how in kept} if self._never_races(how, new)}
@@ -549,7 +605,7 @@ class Judge:
             (record, site, writes)
             for (writes, _, how), entry in kept.items()
             if how not in free and (writes or new.writes)
-            for record, site in single(entry, LANE_BITS)
+            for record, site in single(entry, LANE_BITS, ends)
         ]
 
     @staticmethod
@@ -603,6 +659,11 @@ def _how(kept: Entries, record: int, view: int) -> int:
     """How an access to be listed was made, and what fence.sc it comes after."""
     seen = view << KIND_BITS.bit_length() if len(kept) < _VIEWS else 0
     return record & KIND_BITS | seen
+
+
+def _columns(found: list[_Listed]) -> tuple[Array, Array, Array]:
+    old = np.array([f[0] for f in found], np.uint64)
+    return old, np.array([f[1] for f in found]), np.array([f[2] for f in found], bool)
 
 
 def _crosses(f: Fields, new: New) -> BoolArray:
