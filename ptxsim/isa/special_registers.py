@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ..targets import Floor
 
-__all__ = ["SPECIAL_REGISTERS"]
+__all__ = ["SPECIAL_REGISTERS", "is_special_register"]
 
 
 def _table() -> dict[str, tuple[int, Floor]]:
@@ -49,3 +49,10 @@ def _table() -> dict[str, tuple[int, Floor]]:
 
 
 SPECIAL_REGISTERS: dict[str, tuple[int, Floor]] = _table()
+
+_NAMES = frozenset("%" + name.partition(".")[0] for name in SPECIAL_REGISTERS)
+
+
+def is_special_register(name: str) -> bool:
+    """Whether a name is that of a special register, or of a vector of them: ``%tid``."""
+    return name in _NAMES

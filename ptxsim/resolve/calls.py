@@ -179,11 +179,14 @@ def _given(node: ast.Operand, scope: Scope, what: str) -> _Given:
     if isinstance(node, ast.Member):
         raise _CallFault("a component is not passed; mov it to a register first", node.span)
     try:
-        return evaluate(node)
+        constant = evaluate(node)
     except ConstantError:
         raise _CallFault(
             f"{what} is a register, a .param variable or a constant", node.span
         ) from None
+    if what == "a result" and isinstance(constant, IntValue):  # a float is the sink (measured)
+        raise _CallFault("a result is a register or a .param variable", node.span)
+    return constant
 
 
 def _passable(found: object, span: Span, what: str) -> Register | Symbol:

@@ -9,9 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..diagnostics import Span
+from ..isa.special_registers import is_special_register
 from ..syntax import ast
 from ..targets import Floor, Target
-from ..types import ScalarType
+from ..types import SCALAR_TYPES, ScalarType
 from .constants import ConstantError, IntValue, evaluate
 from .typed import Register, Symbol, TypedFunction
 
@@ -26,7 +27,9 @@ __all__ = [
     "parameter_limit",
     "prototype_fault",
     "prototype_faults",
+    "reserved_faults",
     "section_faults",
+    "type_faults",
     "variable_faults",
 ]
 
@@ -88,6 +91,41 @@ def section_faults(section: ast.Section) -> Iterator[Fault]:
                 yield Fault(f"{value.value} does not fit .{item.type}", node.span, "PTX108")
 
 
+# --- names and types ------------------------------------------------------------------------------
+
+
+def reserved_faults(name: str, span: Span) -> Iterator[Fault]:
+    """A name of the module: those of special registers are taken, on any target (measured).
+
+    Inside a function a declaration hides the special register.
+    """
+    if is_special_register(name):
+        yield Fault(f"'{name}' is a special register, declared in every module", span, "PTX102")
+
+
+_WIDE = Floor.parse("8.3+sm_70")
+
+
+def type_faults(
+    type_: str, array: bool, version: tuple[int, int], target: Target, span: Span
+) -> Iterator[Fault]:
+    """The floor of a type; that of .b128 is one of scalars, not of arrays (measured)."""
+    needs = _WIDE.unmet(version, target) if type_ == "b128" and not array else None
+    if needs:
+        have = f"this module has PTX ISA version {version[0]}.{version[1]} and target {target}"
+        yield Fault(f".b128 needs {needs}; {have}", span, "PTX107")
+
+
+def _vector_faults(type_: str, width: int | None, span: Span) -> Iterator[Fault]:
+    """A vector of predicates, or of too many bits."""
+    if width and type_ == "pred":
+        yield Fault(_NO_PREDICATE, span)
+    if width and type_ in SCALAR_TYPES and SCALAR_TYPES[type_].bits * width > 128:
+        yield Fault(f"a vector has at most 128 bits, .v{width} .{type_} has more", span)
+
+
+_NO_PREDICATE = ".pred variables are scalar and live in .reg only"
+
 # --- variables ------------------------------------------------------------------------------------
 
 
@@ -107,10 +145,9 @@ def variable_faults(
         yield Fault(_NO_PAIR, d.span, help="declare it .b32")
     if d.space == "tex":
         yield Fault(".tex ended with PTX ISA 1.5", d.span, help="declare a .global .texref")
-    if type_.kind == "p" and (d.space != "reg" or d.vector):
-        yield Fault(".pred variables are scalar and live in .reg only", d.span)
-    if d.vector and type_.bits * d.vector > 128:
-        yield Fault(f"a vector has at most 128 bits, .v{d.vector} .{d.type} has more", d.span)
+    if type_.kind == "p" and d.space != "reg":
+        yield Fault(_NO_PREDICATE, d.span)
+    yield from _vector_faults(d.type, d.vector, d.span)
     if d.space == "reg" and (v.extents or v.initializer is not None):
         what = "an array" if v.extents else "an initial value"
         yield Fault(
@@ -157,60 +194,82 @@ _NO_SAMPLER = ".samplerref needs the .target option 'texmode_independent'"
 # --- functions ------------------------------------------------------------------------------------
 
 
-def parameter_limit(version: tuple[int, int]) -> int:
-    """Bytes of the parameters of an entry (PTX ISA, Kernel Function Parameters)."""
-    return 32764 if version >= (8, 1) else 4352
+def parameter_limit(version: tuple[int, int], target: Target) -> int:
+    """Bytes of the parameters of an entry (PTX ISA, Kernel Function Parameters; measured)."""
+    if version < (1, 5):
+        return 256
+    return 32764 if version >= (8, 1) and target.number >= 70 else 4352
 
 
-def _formal_faults(p: ast.Parameter, kind: str) -> Iterator[Fault]:
-    """A formal parameter or result of an ``entry``, a ``func`` or a prototype."""
+def _result_faults(results: Sequence[ast.Parameter]) -> Iterator[Fault]:
+    """The formal results of a function or a prototype."""
+    variables = [p for p in results if p.space == "param"]
+    if variables and len(results) > 1:
+        yield Fault("of several results each is a register", variables[0].span)
+
+
+def _extent_faults(p: ast.Parameter, last: bool, kind: str) -> Iterator[Fault]:
+    """An array of an open extent, which only the ``last`` parameter of a function may be."""
+    if any(_is_empty(e) for e in p.extents) and (kind == "entry" or not last):
+        which = "of an .entry has" if kind == "entry" else "before the last has"
+        yield Fault(f"a parameter {which} a known number of elements", p.span)
+
+
+def _formal_faults(p: ast.Parameter, vectors: bool, pointers: bool) -> Iterator[Fault]:
+    """A formal parameter or result, where variables may be ``vectors`` or marked ``.ptr``."""
     if p.space not in ("param", "reg"):
         yield Fault(f"a parameter is in .param or .reg, not in .{p.space}", p.span)
-    if p.space == "param" and p.vector:
+    if p.space == "param" and p.vector and not vectors:
         yield Fault("a .param variable is no vector; pass an array of bytes", p.span)
+    yield from _vector_faults(p.type, p.vector, p.span)
     if len(p.extents) > 1:
         yield Fault("a parameter is an array of one dimension", p.span)
-    if p.pointer and kind != "entry":
+    if p.pointer and not pointers:
         yield Fault(".ptr describes parameters of an .entry", p.span)
+    align = p.pointer_align
+    if isinstance(align, ast.IntLiteral) and (align.value < 1 or align.value & align.value - 1):
+        yield Fault(f".align {align.value} is not a power of two", align.span)
+    if p.pointer_space not in _POINTED:
+        yield Fault(f"a parameter cannot point into .{p.pointer_space}", p.span)
 
 
 def prototype_faults(
     node: ast.Prototype, values: Directives, version: tuple[int, int], target: Target
 ) -> Iterator[Fault]:
     """What a ``.callprototype`` may not say."""
+    yield from _result_faults(node.results)
     for p in node.results + node.parameters:
-        yield from _formal_faults(p, "prototype")
+        yield from _formal_faults(p, vectors=True, pointers=True)
+        last = bool(node.parameters) and p is node.parameters[-1]
+        yield from _extent_faults(p, last, "prototype")
     yield from _callee_faults(node, values, version, target)
 
 
 def parameter_faults(node: ast.Function, independent: bool) -> Iterator[Fault]:
     """The formal parameters of a function or entry."""
-    variables = [p for p in node.results if p.space == "param"]
-    if variables and len(node.results) > 1:
-        yield Fault("of several results each is a register", variables[0].span)
+    yield from _result_faults(node.results)
+    vectors = node.kind == "func" and node.body is None
     for p in node.results + node.parameters:
-        kind = f".{node.kind}"
-        yield from _formal_faults(p, node.kind)
+        yield from _formal_faults(p, vectors, node.kind == "entry")
         if p.space == "reg" and node.kind == "entry":
             yield Fault("the parameters of an .entry are .param variables", p.span)
         if p.space == "param" and p.type == "pred":
-            yield Fault(".pred variables live in .reg only", p.span)
+            yield Fault(_NO_PREDICATE, p.span)
         if p.space == "param" and p.type == "f16x2" and not p.extents:
             yield Fault(_NO_PAIR, p.span, help="declare it .b32")
-        if p.name == "_":
-            yield Fault(f"a parameter of a {kind} has a name", p.span)
+        unnamed = [q for q in node.parameters if q.name == "_"]
+        if p.name == "_" and (node.kind == "func" or p is not unnamed[0]):
+            yield Fault("only one parameter of an .entry may be '_'", p.span)
         if p.type in ("texref", "samplerref", "surfref") and node.kind == "func":
             yield Fault(f".{p.type} parameters are those of an .entry", p.span)
         if p.type == "samplerref" and not independent:
             yield Fault(_NO_SAMPLER, p.span)
-        empty = any(_is_empty(e) for e in p.extents)
         last = bool(node.parameters) and p is node.parameters[-1]
-        if empty and (node.kind == "entry" or not last):
-            which = "of an .entry has" if node.kind == "entry" else "before the last has"
-            yield Fault(f"a parameter {which} a known number of elements", p.span)
-        align = p.pointer_align
-        if isinstance(align, ast.IntLiteral) and (align.value < 1 or align.value & align.value - 1):
-            yield Fault(f".align {align.value} is not a power of two", align.span)
+        yield from _extent_faults(p, last, node.kind)
+
+
+#: The state spaces that a pointer parameter may be said to point into.
+_POINTED = (None, "const", "global", "local", "shared")
 
 
 def _is_empty(extent: ast.Expression | None) -> bool:

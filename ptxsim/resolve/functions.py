@@ -14,6 +14,8 @@ from .declarations import (
     parameter_limit,
     prototype_fault,
     prototype_faults,
+    reserved_faults,
+    type_faults,
 )
 from .instructions import Instructions
 from .operands import CARRY_FLAG
@@ -44,8 +46,6 @@ class Functions:
         self.variables = variables
         self.instructions = Instructions(state)
         self.locations: set[tuple[int, int, int]] = set()
-        #: the linkage of functions where they were declared first
-        self.linkage: dict[str, tuple[str, ...]] = {}
 
     def read(self, node: ast.Function) -> None:
         """Type a function or entry, or take note of its prototype."""
@@ -57,7 +57,8 @@ class Functions:
         function = self._head(node, scope, body)
         known = self.state.functions.get(node.name)
         if known is None:
-            self.linkage[node.name] = node.linkage
+            self.state.report(reserved_faults(node.name, node.name_span))
+            self.state.linkage[node.name] = node.linkage
             ref = FunctionRef(node.name, node.kind == "entry")
             self.state.top.declare(node.name, ref, node.name_span, self.log)
             self.state.functions[node.name] = function
@@ -76,9 +77,11 @@ class Functions:
             for formals, role in ((node.results, "result"), (node.parameters, "input"))
         )
         self.state.report(parameter_faults(node, self.state.independent_textures))
-        limit = parameter_limit(self.state.version)
+        if node.body is not None:
+            self._definition(node)
+        limit = parameter_limit(self.state.version, self.state.target)
         if node.kind == "entry" and area.size > limit:
-            more = "" if limit > 4352 else ", 32764 from PTX ISA 8.1 on"
+            more = "" if limit > 4352 else ", 32764 from PTX ISA 8.1 and sm_70 on"
             self.log.error(
                 "PTX113",
                 f"the parameters of an .entry have at most {limit} bytes{more}: these have"
@@ -91,6 +94,14 @@ class Functions:
             node.name, node.kind, results, parameters, (), None, {}, 0, area.size, directives,
             node.name_span,
         )  # fmt: skip
+
+    def _definition(self, node: ast.Function) -> None:
+        """What a function with a body has beyond one that is only declared (measured)."""
+        if "extern" in node.linkage:
+            self.log.error("PTX109", f"'{node.name}' is .extern and has a body", node.name_span)
+        for p in node.results + node.parameters:
+            version, target = self.state.version, self.state.target
+            self.state.report(type_faults(p.type, bool(p.extents), version, target, p.span))
 
     def _values(self, directives: tuple[ast.FunctionDirective, ...]) -> dict[str, tuple[int, ...]]:
         """The values of directives by their names."""
@@ -124,7 +135,7 @@ class Functions:
     ) -> None:
         """All declarations of a function agree; only the first may add linkage (measured)."""
         why = prototype_fault(known, function)
-        first = self.linkage.get(node.name, ())
+        first = self.state.linkage.get(node.name, ())
         added = [word for word in node.linkage if word not in first]
         if why is None and "extern" in first and "extern" not in node.linkage:
             why = "it is .extern where it is declared first"

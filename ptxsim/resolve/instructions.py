@@ -6,8 +6,10 @@ from collections.abc import Iterable
 
 from ..diagnostics import Diagnostic, did_you_mean
 from ..isa.record import STAND_IN, Form, FormMismatch, Instruction, Mods, registry
+from ..isa.special_registers import SPECIAL_REGISTERS
 from ..syntax import ast
 from ..targets import Floor
+from ..types import SCALAR_TYPES
 from .advice import forms_note, modifier_span, nearest_spelling
 from .calls import bind_call
 from .operands import OperandList
@@ -62,7 +64,7 @@ class Instructions:
 
     def add(self, node: ast.Instruction, scope: Scope, body: Body) -> None:
         """Type an instruction and append it to the body, or log why it is not legal."""
-        guard = self._guard(node.guard, scope) if node.guard is not None else None
+        guard = self._guard(node.guard, scope, body) if node.guard is not None else None
         known = self.known.get(node.opcode) or self._candidates(node)
         if known is None:
             return
@@ -88,10 +90,13 @@ class Instructions:
             )
         )  # fmt: skip
 
-    def _guard(self, guard: ast.Guard, scope: Scope) -> Register | None:
+    def _guard(self, guard: ast.Guard, scope: Scope, body: Body) -> Register | None:
         entity = scope.find(guard.register)
         if isinstance(entity, Register) and entity.type.kind == "p":
             return entity
+        special = SPECIAL_REGISTERS.get(guard.register[1:])
+        if entity is None and special and special[0] == 1 and guard.register[0] == "%":
+            return self._special_guard(guard, scope, body)
         if entity is None:
             scope.unknown(guard.register, guard.span, self.log, "predicate")
         else:
@@ -99,6 +104,17 @@ class Instructions:
                 "PTX106", f"the guard '{guard.register}' is not a .pred register", guard.span
             )
         return None
+
+    def _special_guard(self, guard: ast.Guard, scope: Scope, body: Body) -> Register:
+        """``@%is_explicit_cluster``: a register that no text names, set by a mov before."""
+        copy = Register(f"@{guard.register}", len(body.registers), SCALAR_TYPES["pred"])
+        body.registers.append(copy)
+        inner = Scope(scope)
+        inner.names[copy.name] = copy
+        operands = (ast.Name(copy.name, guard.span), ast.Name(guard.register, guard.span))
+        move = ast.Instruction(("mov", "pred"), operands, None, guard.span, guard.span)
+        self.add(move, inner, body)
+        return copy
 
     def _candidates(self, node: ast.Instruction) -> tuple[str, list[_Candidate]] | None:
         """The text and all forms that the modifiers fit, or a message for the best miss."""

@@ -83,6 +83,9 @@ def _alias(item: ast.AliasDirective, state: ModuleState) -> None:
     fault = alias_fault(
         item.name, item.target, state.functions, state.aliases, state.version, state.target
     )
+    bound = [w for w in state.linkage.get(item.target, ()) if w in ("weak", "extern")]
+    if fault is None and bound:  # which function it is shows only when modules are linked
+        fault = "PTX102", f"'{item.target}' is .{bound[0]} and has no aliases", None
     if fault is None:
         state.aliases[item.name] = item.target
         return

@@ -65,6 +65,8 @@ class Scope:
     def __init__(self, parent: Scope | None = None) -> None:
         self.parent = parent
         self.names: dict[str, Entity] = {}
+        #: the ``name`` of each range ``name<count>``
+        self.ranges: set[str] = set()
 
     def find(self, name: str) -> Entity | None:
         """What the name stands for, seen from here."""
@@ -89,6 +91,12 @@ class Scope:
             log.error("PTX102", f"'{name}' is already declared in this scope", span)
             return
         self.names[name] = entity
+
+    def declare_range(self, stem: str, span: Span, log: Log) -> None:
+        """Note a range ``stem<count>``, whose names are declared one by one; it may be empty."""
+        if stem in self.ranges:
+            log.error("PTX102", f"'{stem}<>' is already declared in this scope", span)
+        self.ranges.add(stem)
 
     def unknown(self, name: str, span: Span, log: Log, what: str = "symbol") -> None:
         """Report a name that nothing declares."""

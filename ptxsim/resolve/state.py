@@ -60,6 +60,8 @@ class ModuleState:
         self.address_size = 32
         self.top = Scope()
         self.functions: dict[str, TypedFunction] = {}
+        #: the linkage of functions where they were declared first
+        self.linkage: dict[str, tuple[str, ...]] = {}
         self.aliases: dict[str, str] = {}
         self.variables: dict[str, Symbol] = {}
         #: the shared variables of the module and of functions

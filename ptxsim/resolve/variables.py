@@ -8,7 +8,7 @@ from ..diagnostics import Span, did_you_mean
 from ..syntax import ast
 from ..types import SCALAR_TYPES, ScalarType
 from .constants import ConstantError, FloatValue, evaluate
-from .declarations import MAX_CONST, variable_faults
+from .declarations import MAX_CONST, reserved_faults, type_faults, variable_faults
 from .initializers import initial_bytes
 from .scope import Scope, VectorRegister
 from .state import MAX_REGISTERS, Area, Body, ModuleState
@@ -124,18 +124,30 @@ class Variables:
             span=v.span,
         )
 
-    def _names(self, v: ast.Variable) -> list[ast.Variable]:
+    def _names(self, v: ast.Variable, scope: Scope) -> list[ast.Variable]:
         if v.count is None:
             return [v]
-        return [replace(v, name=f"{v.name}{n}", count=None) for n in range(self._range(v))]
+        count = self._range(v, scope)
+        return [replace(v, name=f"{v.name}{n}", count=None) for n in range(count)]
 
-    def _range(self, v: ast.Variable) -> int:
-        """How many names ``name<count>`` stands for."""
+    def _range(self, v: ast.Variable, scope: Scope) -> int:
+        """How many names ``name<count>`` stands for; it may be none."""
         assert v.count is not None
-        if 0 < v.count <= MAX_REGISTERS:
+        scope.declare_range(v.name, v.span, self.log)
+        if v.count <= MAX_REGISTERS:
             return v.count
         self.log.error("PTX109", f"'{v.name}<{v.count}>' declares no sensible number", v.span)
         return 0
+
+    def _check(
+        self, d: ast.VariableDeclaration, v: ast.Variable, type_: ScalarType, inside: bool
+    ) -> None:
+        """Report what is wrong with a variable, whatever else is declared."""
+        state = self.state
+        state.report(variable_faults(d, v, type_, inside, state.independent_textures))
+        state.report(type_faults(d.type, bool(v.extents), state.version, state.target, v.span))
+        if not inside and v.count is None:
+            state.report(reserved_faults(v.name, v.span))
 
     def of_module(self, d: ast.VariableDeclaration) -> None:
         """Declare variables outside of functions."""
@@ -144,8 +156,8 @@ class Variables:
             self.log.error("PTX109", f".{d.space} variables are declared inside a function", d.span)
             return
         for v in d.variables:
-            self.state.report(variable_faults(d, v, type_, False, self.state.independent_textures))
-            for one in self._names(v):
+            self._check(d, v, type_, False)
+            for one in self._names(v, self.state.top):
                 symbol = self._symbol(d, one, type_)
                 if d.space == "shared":
                     symbol = self._place_shared(symbol, self.state.shared)
@@ -203,11 +215,11 @@ class Variables:
         """Declare registers and variables in a scope of a function."""
         type_ = self.type_of(d.type, d.span)
         for v in d.variables:
-            self.state.report(variable_faults(d, v, type_, True, self.state.independent_textures))
+            self._check(d, v, type_, True)
             if d.space == "reg":
                 self._registers(d, v, type_, scope, body)
                 continue
-            for one in self._names(v):
+            for one in self._names(v, scope):
                 symbol = self._symbol(d, one, type_)
                 if d.space in ("local", "param"):
                     symbol = body.frame.place(symbol)
@@ -233,7 +245,7 @@ class Variables:
         """One register, or those of a range ``name<count>``."""
         names = [v.name]
         if v.count is not None:
-            names = [f"{v.name}{n}" for n in range(self._range(v))]
+            names = [f"{v.name}{n}" for n in range(self._range(v, scope))]
         registers = body.registers
         for name in names:
             if len(registers) >= MAX_REGISTERS:
@@ -268,17 +280,19 @@ class Variables:
             if scope:
                 scope.declare(p.name, register, p.span, self.log)
             return register
+        if p.vector:  # it is passed as one value (measured)
+            type_ = SCALAR_TYPES.get(f"b{type_.bits * p.vector}", type_)
         count, open_ = self._extent(p.extents, p.span)
         if open_:  # the last parameter of a function, of any number of elements
             count = 0
-        size = type_.size * (p.vector or 1) * (1 if count is None else count)
+        size = type_.size * (1 if count is None else count)
         symbol = area.place(
             Symbol(
                 p.name,
                 "param",
                 type_,
                 size,
-                self._alignment(p.align, type_.size * (p.vector or 1), p.span),
+                self._alignment(p.align, type_.size, p.span),
                 pointer=p.pointer,
                 role=role,
                 count=count,

@@ -209,16 +209,10 @@ def head_directive_problem(directive: ast.FunctionDirective, kind: str) -> Probl
     return None
 
 
-#: The state spaces that a pointer parameter may be said to point into.
-_POINTED = (None, "const", "global", "local", "shared")
-
-
 def _parameter_problem(node: ast.Parameter) -> Problem | None:
     """What is wrong with a parameter of an ``entry`` or ``func``."""
     if node.space == "reg" and node.extents:
         return Problem("an array cannot be a register", node.span)
-    if node.pointer_space not in _POINTED:
-        return Problem(f"a parameter cannot point into .{node.pointer_space}", node.span)
     return None
 
 

@@ -270,9 +270,11 @@ class Builder(Transformer):  # type: ignore[type-arg]
         return name.value if count is None else f"{name.value}<{_number(count)}>"
 
     def branch_targets(self, name: Token, *targets: str) -> ast.BranchTargets:
+        self._note(name_problem(name.value, _at(name)))
         return ast.BranchTargets(name.value, targets, _at(name))
 
     def call_targets(self, name: Token, *targets: Token) -> ast.CallTargets:
+        self._note(name_problem(name.value, _at(name)))
         return ast.CallTargets(name.value, tuple(t.value for t in targets), _at(name))
 
     def loc_function(self, *items: Token | None) -> tuple[str, int, tuple[int, int, int]]:
@@ -379,6 +381,8 @@ class Builder(Transformer):  # type: ignore[type-arg]
         pairs = [i for i in rest if isinstance(i, tuple)]
         qualifiers: dict[str, Any] = {k: v for k, v in pairs if k != "extent"}
         type_, name = (i for i in rest if isinstance(i, Token))
+        if name != "_":
+            self._note(name_problem(name.value, _at(name)))
         pointer = qualifiers.get("pointer")
         return ast.Parameter(
             name.value,
@@ -432,6 +436,7 @@ class Builder(Transformer):  # type: ignore[type-arg]
 
     def labelled_prototype(self, label: Token, *rest: Any) -> ast.Prototype:
         results, name, parameters, *directives = rest
+        self._note(name_problem(label.value, _at(label)))
         if name.value != "_":
             message = "the function of a prototype is written '_'"
             self.problems.append(Problem(message, _at(name)))

@@ -230,3 +230,36 @@ def test_vectors_of_halves_and_of_registers() -> None:
     out = np.zeros(6, np.uint32)
     ptxsim.assemble(text).kernel().launch(grid=1, block=(7, 2), args=[out]).raise_for_findings()
     assert out.tolist() == [0x20007, 2, 6, 5, 0, 0x3FF80000]
+
+
+@pytest.mark.parametrize(("cluster", "named"), [(None, 0), (1, 1)])
+def test_a_special_predicate_guards(cluster: Any, named: int) -> None:
+    """``@%is_explicit_cluster``, also ``@!`` and behind a label; taken by ptxas 13.0."""
+    text = """.version 7.8 .target sm_90 .address_size 64
+    .visible .entry k(.param .u64 out) { .reg .b64 %d; .reg .b32 %r<3>;
+    ld.param.u64 %d, [out]; mov.b32 %r0, 5; mov.b32 %r1, 0; mov.b32 %r2, 0;
+    L: add.u32 %r1, %r1, 1;
+    @%is_explicit_cluster mov.b32 %r0, 7;
+    @!%is_explicit_cluster bra M;
+    mov.b32 %r2, 9;
+    M: st.global.b32 [%d], %r0; st.global.b32 [%d+4], %r1; st.global.b32 [%d+8], %r2; ret; }"""
+    out = np.zeros(3, np.uint32)
+    report = ptxsim.assemble(text).kernel().launch(grid=1, block=1, args=[out], cluster=cluster)
+    assert report.clean, report
+    assert out.tolist() == ([7, 1, 9] if named else [5, 1, 0])
+
+
+@pytest.mark.parametrize(
+    ("version", "target", "guard", "code"),
+    [
+        ("7.7", "sm_90", "%is_explicit_cluster", "PTX107"),
+        ("7.8", "sm_80", "%is_explicit_cluster", "PTX107"),
+        ("7.8", "sm_90", "%laneid", "PTX101"),
+        ("7.8", "sm_90", "%tid", "PTX101"),
+    ],
+)
+def test_what_cannot_guard(version: str, target: str, guard: str, code: str) -> None:
+    text = f".version {version} .target {target} .entry k() {{ @{guard} ret; ret; }}"
+    with pytest.raises(ptxsim.PtxError) as error:
+        ptxsim.assemble(text)
+    assert error.value.diagnostics[0].code == code
