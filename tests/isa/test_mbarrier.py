@@ -432,8 +432,8 @@ def test_a_fresh_object_passes_the_phase_before_the_first() -> None:
     assert watch.events[1:] == [("mbarrier_passed", [0], [0], [-1], acquire)]
 
 
-def test_event_of_copies_that_signal() -> None:
-    """The limit takes in the open group, here the second."""
+def test_events_of_copies_that_signal() -> None:
+    """The limit takes in the open group, here the second; the arrival comes as they land."""
     body = (
         _INIT.format(1)
         + """
@@ -445,7 +445,9 @@ END:"""
     )
     watch = Recorder()
     assert not watched(body, watch)
-    assert watch.events[-1] == ("copies_signal", [0], [2], [0])
+    signal, arrival = watch.events[-2:]
+    assert signal == ("copies_signal", [0], [2], [0])
+    assert arrival == ("copies_arrived", [0], 0, [0], 2)
 
 
 @pytest.mark.parametrize(
