@@ -26,8 +26,7 @@ _DATA = Path(__file__).parent / "data"
 _WRAPPER = (_DATA / "lexical" / "wrapper.ptx").read_text()
 _MARK = "// <insert the line here>"
 _WIDE = ".reg .b128 %q<16>;"
-#: Lines of one module: of two errors each, they have fewer than those after which the resolver gives
-#: up.
+#: Lines of one module: of two errors each, fewer than those after which the resolver gives up.
 _BATCH = 24
 #: The targets that were tried in turn for the lowest one.
 _GENERIC = sorted((t for t in TARGETS if t[3:].isdigit()), key=lambda t: int(t[3:]))[4:]
