@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-__all__ = ["ANY", "PTX_VERSIONS", "TARGETS", "Floor", "Target", "parse_target"]
+__all__ = ["ANY", "PTX_VERSIONS", "TARGETS", "Floor", "Target", "lacking", "parse_target"]
 
 PTX_VERSIONS: frozenset[tuple[int, int]] = frozenset(
     [(1, n) for n in range(6)]
@@ -142,3 +142,9 @@ def _meets(word: str, target: Target) -> bool:
 
 
 ANY = Floor()
+
+
+def lacking(what: str, needs: str, version: tuple[int, int], target: Target) -> str:
+    """The message that a module of this version and target does not meet a floor."""
+    here = f"PTX ISA version {version[0]}.{version[1]} and target {target}"
+    return f"{what} needs {needs}; this module has {here}"

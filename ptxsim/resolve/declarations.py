@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ..diagnostics import Span
 from ..isa.special_registers import is_special_register
 from ..syntax import ast
-from ..targets import Floor, Target
+from ..targets import Floor, Target, lacking
 from ..types import SCALAR_TYPES, ScalarType
 from .constants import ConstantError, IntValue, evaluate
 from .typed import Register, Symbol, TypedFunction
@@ -65,12 +65,6 @@ def header_faults(
             yield Fault(
                 f"32-bit addresses end before sm_90, the target is {target}", item.span, "PTX107"
             )
-    first_function = next(
-        (n for n, i in enumerate(module.items) if isinstance(i, ast.Function)), len(module.items)
-    )
-    for item in module.items[first_function:]:
-        if isinstance(item, ast.TargetDirective):
-            yield Fault("a .target directive stands before the declarations", item.span)
 
 
 _WIDTHS = {"b8": 8, "b16": 16}
@@ -112,8 +106,7 @@ def type_faults(
     """The floor of a type; that of .b128 is one of scalars, not of arrays (measured)."""
     needs = _WIDE.unmet(version, target) if type_ == "b128" and not array else None
     if needs:
-        have = f"this module has PTX ISA version {version[0]}.{version[1]} and target {target}"
-        yield Fault(f".b128 needs {needs}; {have}", span, "PTX107")
+        yield Fault(lacking(".b128", needs, version, target), span, "PTX107")
 
 
 def _vector_faults(type_: str, width: int | None, span: Span) -> Iterator[Fault]:
@@ -316,8 +309,7 @@ def _callee_faults(
             yield Fault(f"a function preserves at most {_MAX_PRESERVED_CONTROL} of these", d.span)
         needs = _FLOORS[d.name].unmet(version, target) if d.name in _FLOORS else None
         if needs:
-            have = f"this module has PTX ISA version {version[0]}.{version[1]} and target {target}"
-            yield Fault(f".{d.name} needs {needs}; {have}", d.span, "PTX107")
+            yield Fault(lacking(f".{d.name}", needs, version, target), d.span, "PTX107")
 
 
 def directive_faults(

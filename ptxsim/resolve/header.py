@@ -38,9 +38,6 @@ def read_header(module: ast.Module, state: ModuleState, wanted: str | None) -> N
             module, state.target_options, state.target, state.address_size, state.target_span
         )
     )
-    repeated = [i for i in module.items[1:] if isinstance(i, ast.VersionDirective)]
-    for span in [d.span for d in repeated] + [d.span for d in sizes[1:]]:
-        state.log.error("PTX109", "this directive may occur only once", span)
 
 
 def _target(item: ast.TargetDirective, state: ModuleState, wanted: str | None) -> None:

@@ -8,7 +8,7 @@ from ..diagnostics import Diagnostic, did_you_mean
 from ..isa.record import STAND_IN, Form, FormMismatch, Instruction, Mods, registry
 from ..isa.special_registers import SPECIAL_REGISTERS
 from ..syntax import ast
-from ..targets import Floor
+from ..targets import Floor, lacking
 from ..types import SCALAR_TYPES
 from .advice import forms_note, modifier_span, nearest_spelling
 from .calls import bind_call
@@ -240,8 +240,7 @@ class Instructions:
         state = self.state
         self.log.error(
             "PTX107",
-            f"{what} needs {needs}; this module has PTX ISA version"
-            f" {state.version[0]}.{state.version[1]} and target {state.target}",
+            lacking(what, needs, state.version, state.target),
             node.opcode_span,
             notes=(
                 ("the target is set here", state.target_span),
